@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use jsonschema::Validator;
 use serde_json::Value;
 
 use super::error::AppError;
+use super::function_tool::schema_errors;
 use super::sandbox::Sandbox;
 use crate::config::QualityGate;
 use crate::exec::CommandSpec;
 use crate::machine::CheckResult;
 use crate::port::{AnswerChecks, EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun};
+use crate::tools::SchemaValidator;
 
 /// Several checks; the first one that an answer does not pass decides.
 pub(super) struct CheckSequence(pub(super) Vec<Arc<dyn AnswerChecks>>);
@@ -25,7 +26,7 @@ impl AnswerChecks for CheckSequence {
 }
 
 /// Checks that an answer is JSON that satisfies a schema.
-pub(super) struct SchemaCheck(Validator);
+pub(super) struct SchemaCheck(SchemaValidator);
 
 /// The most violations that the model is shown.
 const MAX_REPORTED_ERRORS: usize = 5;
@@ -39,16 +40,13 @@ impl SchemaCheck {
     pub(super) fn new(schema: &Value) -> Result<Self, AppError> {
         let wrong =
             |error: String| AppError::InvalidSchema(format!("is not a JSON Schema: {error}"));
-        jsonschema::validator_for(schema).map(Self).map_err(|error| wrong(error.to_string()))
+        SchemaValidator::new(schema).map(Self).map_err(|error| wrong(error.to_string()))
     }
 
     fn validation_errors(&self, answer: &str) -> Vec<String> {
         match serde_json::from_str::<Value>(answer.trim()) {
             Err(error) => vec![format!("it is not JSON: {error}")],
-            Ok(value) => {
-                let errors = self.0.iter_errors(&value).take(MAX_REPORTED_ERRORS);
-                errors.map(|error| format!("{}: {error}", error.instance_path())).collect()
-            }
+            Ok(value) => schema_errors(&self.0, &value, MAX_REPORTED_ERRORS),
         }
     }
 }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jsonschema::ValidationError;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -14,7 +13,8 @@ use crate::model::{CallAccess, TimeSpan};
 use crate::policy::CallKind;
 use crate::port::{CancellationToken, ToolSpec};
 use crate::tools::{
-    CallContext, Tool, ToolInvocation, ToolOutput, invalid_arguments, parse_arguments, tool_spec,
+    CallContext, SchemaValidator, Tool, ToolInvocation, ToolOutput, invalid_arguments,
+    parse_arguments, tool_spec,
 };
 
 /// A tool made of a function. Its argument is mostly a struct, whose JSON Schema the model sees.
@@ -72,19 +72,20 @@ impl FunctionTool {
     where
         F: Fn(Value, &CancellationToken) -> Result<String, String> + Send + Sync + 'static,
     {
-        let validator = jsonschema::validator_for(&schema).map_err(|error| {
-            AppError::ToolSchema { name: name.to_owned(), cause: error.to_string() }
+        let validator = SchemaValidator::new(&schema).map_err(|error| AppError::ToolSchema {
+            name: name.to_owned(),
+            cause: error.to_string(),
         })?;
         let function = Arc::new(function);
         let bind = move |spec: &ToolSpec, text: &str| -> Result<BoundCall, String> {
             let mut arguments: Value = parse_arguments(spec, text)?;
-            if !validator.is_valid(&arguments) {
+            let mut errors = schema_errors(&validator, &arguments, MAX_REPORTED_ERRORS);
+            if !errors.is_empty() {
                 // Many models write `null` for an argument that they leave out.
                 let fields = arguments.as_object_mut();
                 fields.into_iter().for_each(|fields| fields.retain(|_, value| !value.is_null()));
+                errors = schema_errors(&validator, &arguments, MAX_REPORTED_ERRORS);
             }
-            let errors = validator.iter_errors(&arguments).take(MAX_REPORTED_ERRORS);
-            let errors: Vec<String> = errors.map(|error| error_text(&error)).collect();
             if !errors.is_empty() {
                 return Err(invalid_arguments(spec, &errors.join("; ")));
             }
@@ -118,10 +119,19 @@ impl FunctionTool {
     }
 }
 
-/// Returns an error in arguments with its place.
-fn error_text(error: &ValidationError<'_>) -> String {
-    let (place, what) = (error.instance_path().to_string(), error.masked());
-    if place.is_empty() { what.to_string() } else { format!("{place}: {what}") }
+/// The most steps of a validation.
+const MAX_STEPS: usize = 1_000_000;
+
+/// Returns what is wrong with a value, at most this number of errors.
+pub(super) fn schema_errors(
+    validator: &SchemaValidator,
+    value: &Value,
+    most: usize,
+) -> Vec<String> {
+    match validator.violations(value, MAX_STEPS) {
+        Ok(wrong) => wrong.iter().take(most).map(ToString::to_string).collect(),
+        Err(error) => vec![error.to_string()],
+    }
 }
 
 impl fmt::Debug for FunctionTool {

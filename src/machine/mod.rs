@@ -17,6 +17,45 @@
 //! `step.rs` is the transition table, `states` has a file for each of the six states. [`Machine`] is a state with its
 //! conversation; live runs, resume and replay all use it. The specification is the statechart `statecharts/run.json`:
 //! [`chart`] reads it, and tests compare the code with it in both directions.
+//!
+#![cfg_attr(doc, doc = include_str!("../../statecharts/overview.svg"))]
+//!
+//! From every state on, `interrupt`, `store failed` and `defect` lead to `Done`.
+//!
+//! # A driver
+//!
+//! A driver performs the effects, and reports each completion as an event. This one answers by itself, without a model:
+//!
+//! ```
+//! use architect::machine::{CheckResult, Conversation, Effect, Event, Machine, State};
+//! use architect::model::*;
+//!
+//! let task = ConversationItem::user(MessageOrigin::Task, "Say hello.");
+//! let (mut machine, output) = Machine::start(RunRules::default(), Conversation::new(0), task);
+//! let mut effects = output.effects;
+//! let mut now = RunTime::START; // of a real driver: of its clock
+//! while let Some(effect) = effects.pop() {
+//!     let event = match effect {
+//!         Effect::Prepare { id, .. } => {
+//!             Event::Prepared { id, size: machine.request_size(&[], 0), messages: [].into() }
+//!         }
+//!         Effect::CallModel { id, .. } => {
+//!             let reply = Reply::text_only("Hello.", ReplyFinish::Stop, Usage::default());
+//!             Event::Replied { id, reply, access: [].into() }
+//!         }
+//!         Effect::CheckAnswer { id, .. } => Event::Checked { id, result: CheckResult::Passed },
+//!         _ => continue, // calls of tools; cancellation; the end
+//!     };
+//!     now = now.after(TimeSpan::from_millis(10));
+//!     let (next, output) = machine.handle(now, event); // here a real driver stores the event
+//!     machine = next;
+//!     effects.extend(output.effects);
+//! }
+//! let State::Done(done) = &machine.state else { panic!("it waits for an event") };
+//! assert_eq!(done.outcome.output.as_deref(), Some("Hello."));
+//! ```
+//!
+//! `examples/manual_machine.rs` has one with tools.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]

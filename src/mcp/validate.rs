@@ -2,12 +2,13 @@
 
 use std::sync::OnceLock;
 
-use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::{Map, Value};
+
+use crate::tools::{SchemaValidator, SchemaViolation};
 
 /// The schema of a tool's arguments, compiled for the first call.
 #[derive(Default)]
-pub(super) struct CompiledSchema(OnceLock<Option<Validator>>);
+pub(super) struct CompiledSchema(OnceLock<Option<SchemaValidator>>);
 
 /// The most errors in a message.
 const MAX_ERRORS: usize = 3;
@@ -16,10 +17,7 @@ const MAX_ERRORS: usize = 3;
 const MAX_ERROR_CHARS: usize = 300;
 
 /// The most steps of a validation. Hostile schemas can take exponential time.
-const MAX_STEPS: usize = 100_000;
-
-/// The deepest nesting of steps.
-const MAX_DEPTH: usize = 400;
+const MAX_STEPS: usize = 30_000;
 
 impl CompiledSchema {
     /// Validates arguments against a schema. What cannot be validated here is left to the server, for example
@@ -33,84 +31,21 @@ impl CompiledSchema {
         schema: &Value,
         arguments: &Map<String, Value>,
     ) -> Result<(), String> {
-        let validator = self.0.get_or_init(|| compile(schema));
+        let validator = self.0.get_or_init(|| SchemaValidator::new(schema).ok());
         let Some(validator) = validator else { return check_required(schema, arguments) };
         let arguments = Value::Object(arguments.clone());
-        if StepBudget(MAX_STEPS).spend(schema, schema, &arguments, MAX_DEPTH).is_none() {
-            return Ok(());
-        }
-        let errors = validator.iter_errors(&arguments).take(MAX_ERRORS);
-        let wrong: Vec<String> = errors.map(|error| error_text(&error)).collect();
+        let Ok(wrong) = validator.violations(&arguments, MAX_STEPS) else { return Ok(()) };
+        let wrong: Vec<String> = wrong.iter().take(MAX_ERRORS).map(error_text).collect();
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
     }
 }
 
 /// Returns an error with its location.
-fn error_text(error: &jsonschema::ValidationError<'_>) -> String {
-    let (place, what) = (error.instance_path().to_string(), error.masked().to_string());
-    let text = if place.is_empty() { what } else { format!("{place}: {what}") };
+fn error_text(error: &SchemaViolation) -> String {
+    let text = error.to_string();
     match text.char_indices().nth(MAX_ERROR_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
-    }
-}
-
-fn compile(schema: &Value) -> Option<Validator> {
-    // The dialect of `$schema`; the newest one if that is missing or unknown.
-    let newest = Draft::Draft202012;
-    let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
-    match newest.detect(schema) {
-        Draft::Unknown => {
-            let mut schema = schema.clone();
-            schema.as_object_mut()?.remove("$schema");
-            options.with_draft(newest).build(&schema).ok()
-        }
-        known => options.with_draft(known).build(schema).ok(),
-    }
-}
-
-/// Keywords whose value has a schema for each name.
-const NAMED_SCHEMAS: [&str; 3] = ["patternProperties", "dependentSchemas", "dependencies"];
-
-/// The remaining steps of a validation.
-struct StepBudget(usize);
-
-impl StepBudget {
-    /// Counts at least the steps of validating a value against a part of a schema; `None` if there are too many.
-    fn spend(&mut self, schema: &Value, part: &Value, value: &Value, depth: usize) -> Option<()> {
-        self.0 = self.0.checked_sub(1)?;
-        let depth = depth.checked_sub(1)?;
-        for (key, below) in part.as_object().into_iter().flatten() {
-            let parts: Vec<&Value> = match below {
-                Value::Array(each) => each.iter().collect(),
-                Value::Object(named) if NAMED_SCHEMAS.contains(&&**key) => named.values().collect(),
-                one => vec![one],
-            };
-            let mut spend = |parts: &[&Value], value| {
-                parts.iter().try_for_each(|part| self.spend(schema, part, value, depth))
-            };
-            match key.as_str() {
-                "$dynamicRef" | "$recursiveRef" => return None,
-                "$ref" => spend(&[schema.pointer(below.as_str()?.strip_prefix('#')?)?], value)?,
-                "properties" => {
-                    for (name, below) in below.as_object().into_iter().flatten() {
-                        value.get(name).map_or(Some(()), |child| spend(&[below], child))?;
-                    }
-                }
-                "items" | "prefixItems" | "additionalItems" | "unevaluatedItems" | "contains" => {
-                    let mut items = value.as_array().into_iter().flatten();
-                    items.try_for_each(|item| spend(&parts, item))?;
-                }
-                "patternProperties" | "additionalProperties" | "unevaluatedProperties" => {
-                    let mut fields = value.as_object().into_iter().flatten();
-                    fields.try_for_each(|(_, field)| spend(&parts, field))?;
-                }
-                "allOf" | "anyOf" | "oneOf" | "dependentSchemas" | "dependencies" | "not"
-                | "if" | "then" | "else" | "propertyNames" => spend(&parts, value)?,
-                _ => {}
-            }
-        }
-        Some(())
     }
 }
 

@@ -70,6 +70,7 @@ mod registry;
 mod replace;
 mod run_command;
 mod schema;
+mod schema_validator;
 mod search;
 mod search_code;
 mod settings;
@@ -89,6 +90,7 @@ pub use read_output::NAME as READ_OUTPUT;
 pub use read_skill::NAME as READ_SKILL;
 pub use registry::{PlannedCall, SharedQuota, ToolRegistry};
 pub use schema::{invalid_arguments, parse_arguments, tool_spec};
+pub use schema_validator::{SchemaError, SchemaValidator, SchemaViolation, TooManySteps};
 pub use settings::ShownDiffs;
 pub use settings::{
     CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, SkillFolder, ToolSettings,

@@ -6,3 +6,4 @@ mod generated;
 mod links;
 mod names;
 mod pages;
+mod picture;

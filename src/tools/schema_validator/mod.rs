@@ -1,0 +1,104 @@
+//! Validates values against a JSON Schema.
+//!
+//! Supports drafts 4 to 2020-12, with references inside of the schema. Other documents are never loaded, and dynamic
+//! references are not supported. A validation takes a limited number of steps.
+
+mod checks;
+mod compile;
+mod pattern;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use regex_automata::meta::Regex;
+use serde_json::Value;
+
+/// A JSON Schema against which values can be validated.
+pub struct SchemaValidator {
+    /// The schema, with each reference as a pointer into it.
+    schema: Value,
+    draft: SchemaDraft,
+    patterns: HashMap<String, Regex>,
+    /// Whether the schema has keywords for what no other keyword has evaluated.
+    has_unevaluated: bool,
+}
+
+/// The part of a value that is invalid, and why.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}", located(.path, .message))]
+pub struct SchemaViolation {
+    /// The part, as a JSON Pointer; empty for the whole value.
+    pub path: String,
+    /// What is wrong with it, without the value itself.
+    pub message: String,
+}
+
+/// Why a schema cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}", located(.path, .message))]
+pub struct SchemaError {
+    path: String,
+    message: String,
+}
+
+fn located(path: &str, message: &str) -> String {
+    if path.is_empty() { message.to_owned() } else { format!("{path}: {message}") }
+}
+
+/// A validation takes more steps than allowed. Schemas exist whose validation takes exponential time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("validation takes too many steps")]
+pub struct TooManySteps;
+
+/// A version of JSON Schema, where versions differ.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum SchemaDraft {
+    Draft4,
+    /// Draft 6 and 7.
+    Draft7,
+    Draft201909,
+    Draft202012,
+}
+
+impl SchemaValidator {
+    /// Compiles a schema. Its dialect is that of `$schema`, and draft 2020-12 if that is missing or unknown.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the schema is invalid, or uses something that is not supported.
+    pub fn new(schema: &Value) -> Result<Self, SchemaError> {
+        compile::compile(schema)
+    }
+
+    /// Returns what is wrong with a value, in the order of the schema.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the validation takes more than this number of steps, or nests too deep. A step applies a schema or a part
+    /// of it to a value or a part of it.
+    pub fn violations(
+        &self,
+        value: &Value,
+        steps: usize,
+    ) -> Result<Vec<SchemaViolation>, TooManySteps> {
+        checks::violations(self, value, steps)
+    }
+}
+
+impl SchemaDraft {
+    fn of(schema: &Value) -> Self {
+        let dialect = schema["$schema"].as_str().unwrap_or_default();
+        match dialect.trim_end_matches('#').trim_end_matches('/').split_once("json-schema.org/") {
+            Some((_, "draft-04/schema")) => Self::Draft4,
+            Some((_, "draft-06/schema" | "draft-07/schema")) => Self::Draft7,
+            Some((_, "draft/2019-09/schema")) => Self::Draft201909,
+            _ => Self::Draft202012,
+        }
+    }
+
+    /// Returns whether a reference is all that counts of its schema.
+    fn reference_stands_alone(self) -> bool {
+        self <= Self::Draft7
+    }
+}

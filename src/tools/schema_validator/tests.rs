@@ -1,0 +1,172 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+const STEPS: usize = 100_000;
+
+fn messages(schema: &Value, value: &Value) -> Vec<String> {
+    let validator = SchemaValidator::new(schema).unwrap();
+    let violations = validator.violations(value, STEPS).unwrap();
+    violations.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_violation_says_where_and_what() {
+    let schema = json!({ "type": "object", "required": ["n", "m"], "properties": {
+        "n": { "type": "integer", "minimum": 3 }, "a/b": { "items": { "enum": ["x", 1] } },
+        "s": { "maxLength": 2, "pattern": "^a" },
+    } });
+    let value = json!({ "n": 1, "a/b": ["x", "y"], "s": "bcd" });
+    assert_eq!(
+        messages(&schema, &value),
+        [
+            "\"m\" is a required property",
+            "/n: is less than the minimum of 3",
+            "/a~1b/1: is not one of \"x\", 1",
+            "/s: has more than 2 characters",
+            "/s: does not match \"^a\"",
+        ]
+    );
+}
+
+/// Schemas, each of which is applied to all values.
+fn schemas() -> Vec<Value> {
+    let draft_7 = "http://json-schema.org/draft-07/schema#";
+    let draft_4 = "http://json-schema.org/draft-04/schema#";
+    vec![
+        json!(true),
+        json!(false),
+        json!({ "type": ["integer", "null"] }),
+        json!({ "enum": [1, "a", [1.0], { "a": 1, "b": 2 }] }),
+        json!({ "const": { "b": 2, "a": 1 } }),
+        json!({ "minimum": 1, "exclusiveMaximum": 2.5 }),
+        json!({ "exclusiveMinimum": 1, "maximum": 18_446_744_073_709_551_614_u64 }),
+        json!({ "multipleOf": 0.1 }),
+        json!({ "multipleOf": 2 }),
+        json!({ "minLength": 2, "maxLength": 3 }),
+        json!({ "pattern": "^\\w+\\d$|[[&&]" }),
+        json!({ "minItems": 1, "maxItems": 2, "uniqueItems": true }),
+        json!({ "prefixItems": [{ "type": "string" }], "items": { "type": "integer" } }),
+        json!({ "contains": { "type": "integer" }, "minContains": 2, "maxContains": 2 }),
+        json!({ "contains": { "const": "a" } }),
+        json!({ "minContains": 0, "contains": false }),
+        json!({ "required": ["a"], "minProperties": 2, "maxProperties": 2 }),
+        json!({ "properties": { "a": { "type": "integer" } }, "patternProperties": { "^b": true }, "additionalProperties": false }),
+        json!({ "propertyNames": { "maxLength": 1 } }),
+        json!({ "dependentRequired": { "a": ["b"] }, "dependentSchemas": { "b": { "required": ["a"] } } }),
+        json!({ "allOf": [{ "minimum": 1 }, { "type": "number" }] }),
+        json!({ "anyOf": [{ "type": "string" }, { "minimum": 2 }] }),
+        json!({ "oneOf": [{ "type": "integer" }, { "minimum": 2 }, { "type": "string" }] }),
+        json!({ "not": { "type": "object" } }),
+        json!({ "if": { "type": "string" }, "then": { "minLength": 2 }, "else": { "not": { "const": 1 } } }),
+        json!({ "allOf": [{ "properties": { "a": true } }], "unevaluatedProperties": false }),
+        json!({ "anyOf": [{ "required": ["a"], "properties": { "a": { "type": "integer" } } }, true], "unevaluatedProperties": { "type": "null" } }),
+        json!({ "prefixItems": [true], "contains": { "type": "string" }, "unevaluatedItems": false }),
+        json!({ "$ref": "#/$defs/tree", "minProperties": 1, "$defs": { "tree": { "additionalProperties": { "$ref": "#/$defs/tree" }, "type": ["object", "integer"] } } }),
+        json!({ "$id": "https://example.com/root.json", "properties": { "a": { "$ref": "part.json" } }, "$defs": { "p": { "$id": "part.json", "$ref": "#/$defs/q", "$defs": { "q": { "type": "integer" } } } } }),
+        json!({ "properties": { "a": { "$ref": "#named" } }, "$defs": { "p": { "$anchor": "named", "type": "string" } } }),
+        json!({ "properties": { "a": { "$ref": "#/x~1y/%7E0" } }, "x/y": { "~": { "$ref": "#/x~1y/z" }, "z": { "minimum": 2 } } }),
+        json!({ "$schema": draft_7, "items": [{ "type": "string" }, true], "additionalItems": { "type": "integer" } }),
+        json!({ "$schema": draft_7, "properties": { "a": { "$ref": "#/definitions/n", "type": "string" } }, "definitions": { "n": { "type": "integer" } } }),
+        json!({ "$schema": draft_7, "dependencies": { "a": ["b"], "b": { "required": ["a"] } } }),
+        json!({ "$schema": draft_7, "format": "date", "properties": { "a": { "format": "ipv4" } } }),
+        json!({ "$schema": draft_4, "minimum": 1, "exclusiveMinimum": true, "maximum": 2, "exclusiveMaximum": true }),
+    ]
+}
+
+/// Returns values of all types, and containers of them.
+fn values() -> Vec<Value> {
+    let mut values = vec![
+        json!(null),
+        json!(true),
+        json!(0),
+        json!(1),
+        json!(1.0),
+        json!(1.5),
+        json!(2),
+        json!(2.5),
+        json!(0.3),
+        json!(-4),
+        json!(u64::MAX),
+        json!(i64::MIN),
+        json!(1e300),
+        json!(""),
+        json!("a"),
+        json!("ab"),
+        json!("ä€c"),
+        json!("w0rd9"),
+        json!("[&"),
+        json!("2024-02-30"),
+        json!("2024-02-29"),
+        json!("127.0.0.1"),
+        json!([]),
+        json!({}),
+    ];
+    let simple = values.clone();
+    for one in &simple {
+        values.push(json!([one]));
+        values.push(json!({ "a": one }));
+        values.push(json!({ "long": one }));
+        for other in &simple[..8] {
+            values.push(json!([one, other]));
+            values.push(json!(["a", other, one]));
+            values.push(json!({ "a": one, "b": other }));
+        }
+    }
+    values.push(json!({ "a": { "b": { "c": 1 } } }));
+    values.push(json!({ "a": { "b": { "c": "x" } } }));
+    values.push(json!([{ "a": 1, "b": [1] }, { "b": [1.0], "a": 1.0 }]));
+    values
+}
+
+#[test]
+fn the_outcome_is_that_of_another_implementation() {
+    let (values, mut differences) = (values(), Vec::new());
+    for schema in schemas() {
+        let other = jsonschema::validator_for(&schema).unwrap();
+        let validator = SchemaValidator::new(&schema).unwrap();
+        for value in &values {
+            let violations = validator.violations(value, STEPS).unwrap();
+            if violations.is_empty() != other.is_valid(value) {
+                differences.push(format!("{schema} {value}: {violations:?}"));
+            }
+        }
+    }
+    assert_eq!(differences, Vec::<String>::new());
+}
+
+#[test]
+fn an_invalid_schema_is_an_error_with_its_place() {
+    for (schema, expected) in [
+        (json!(7), "a schema has to be an object, true or false"),
+        (json!({ "type": "text" }), "/type: has to be a type, or a list of types"),
+        (
+            json!({ "properties": { "a": { "minLength": -1 } } }),
+            "/properties/a/minLength: has to be a number of 0 or more without a fraction",
+        ),
+        (json!({ "anyOf": { "type": "null" } }), "/anyOf: has to be a list of schemas"),
+        (json!({ "required": "a" }), "/required: has to be a list of names"),
+        (
+            json!({ "items": { "pattern": "(?=a)b" } }),
+            "/items/pattern: the pattern \"(?=a)b\" is invalid, or not supported",
+        ),
+        (
+            json!({ "$ref": "https://example.com/s.json" }),
+            ": the reference to \"https://example.com/s.json\" leads to nothing in the schema",
+        ),
+        (json!({ "$dynamicRef": "#a" }), "/$dynamicRef: dynamic references are not supported"),
+    ] {
+        let Err(error) = SchemaValidator::new(&schema) else { panic!("{schema} is valid") };
+        assert_eq!(error.to_string(), expected.trim_start_matches(": "));
+    }
+}
+
+/// Data is not read as a schema, whatever it looks like.
+#[test]
+fn data_is_not_taken_for_schemas() {
+    let data = json!({ "$ref": "#/nowhere", "type": 7 });
+    let value = json!({ "$ref": data });
+    let schema =
+        json!({ "enum": [value], "default": data, "properties": { "$ref": { "const": data } } });
+    assert_eq!(messages(&schema, &value), Vec::<String>::new());
+}
