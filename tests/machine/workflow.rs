@@ -7,7 +7,7 @@ use architect::machine::chart::{Chart, ChartTransition};
 use architect::model::WordEnum;
 use architect::workflow::engine::machine::{
     Direction, End, Goal, Limit, Measurement, Program, SessionEnd, SessionOutcome, StepEvent,
-    StepEventKind, StepNeed, StepRules, WorkflowStage, WorkflowState, WorkflowStateKind, step,
+    StepEventKind, StepNeed, StepRules, WorkflowActivity, WorkflowState, WorkflowStateKind, step,
 };
 use architect::workflow::engine::{WORKFLOW_CHART_JSON, WorkflowGuard};
 
@@ -143,22 +143,22 @@ fn violations(program: &Program, step: StepFunction) -> BTreeSet<&'static str> {
         let is_each = rules.goal == Goal::EachTested;
         if is_each
             && rules.metric.is_none()
-            && matches!(state.stage, WorkflowStage::Running(_) | WorkflowStage::Testing)
-            && next.stage == WorkflowStage::Starting
+            && matches!(state.activity, WorkflowActivity::Running(_) | WorkflowActivity::Testing)
+            && next.activity == WorkflowActivity::Starting
             && *event != (StepEvent::Tested { is_passed: true })
         {
             found.insert("an item begins after the one before it has passed its tests");
         }
-        if let (WorkflowStage::Deciding, StepEvent::Decided(StepNeed::Items(count))) =
-            (state.stage, event)
+        if let (WorkflowActivity::Deciding, StepEvent::Decided(StepNeed::Items(count))) =
+            (state.activity, event)
             && *count > rules.iterations
-            && next.stage != WorkflowStage::Done(End::TooManyItems)
+            && next.activity != WorkflowActivity::Done(End::TooManyItems)
         {
             found.insert("with too many items, none begins");
         }
         let is_new = matches!(
-            (state.stage, next.stage),
-            (WorkflowStage::Starting, WorkflowStage::Running(_))
+            (state.activity, next.activity),
+            (WorkflowActivity::Starting, WorkflowActivity::Running(_))
         );
         let most = program.max_iterations(before);
         if is_new && before.iteration >= most && event.kind() == StepEventKind::Begun {
@@ -175,23 +175,27 @@ fn violations(program: &Program, step: StepFunction) -> BTreeSet<&'static str> {
             found.insert("an iteration begins with a session of its own");
         }
         if let StepEvent::Tested { is_passed: true } = event
-            && state.stage == WorkflowStage::Testing
+            && state.activity == WorkflowActivity::Testing
             && (!is_each || before.iteration >= program.max_iterations(before))
-            && !matches!(next.stage, WorkflowStage::Deciding | WorkflowStage::Done(End::Succeeded))
+            && !matches!(
+                next.activity,
+                WorkflowActivity::Deciding | WorkflowActivity::Done(End::Succeeded)
+            )
         {
             found.insert("nothing begins after the tests have passed");
         }
-        if let (WorkflowStage::Running(_), StepEvent::Ended(end)) = (state.stage, event)
+        if let (WorkflowActivity::Running(_), StepEvent::Ended(end)) = (state.activity, event)
             && let SessionOutcome::Limited(_) = end.outcome
-            && next.stage == WorkflowStage::Starting
+            && next.activity == WorkflowActivity::Starting
         {
             found.insert("nothing begins after a limit is reached");
         }
-        if let (WorkflowStage::Measuring, StepEvent::Measured(Some(number))) = (state.stage, event)
+        if let (WorkflowActivity::Measuring, StepEvent::Measured(Some(number))) =
+            (state.activity, event)
             && let Some(metric) = program.rules(before).and_then(|rules| rules.metric)
             && let Some(best) = before.best
         {
-            let is_undone = matches!(next.stage, WorkflowStage::Undoing(_));
+            let is_undone = matches!(next.activity, WorkflowActivity::Undoing(_));
             if is_undone == metric.is_better(*number, best) {
                 found.insert("an iteration stays exactly if it improves the number");
             }
@@ -203,14 +207,14 @@ fn violations(program: &Program, step: StepFunction) -> BTreeSet<&'static str> {
         {
             found.insert("the best number never gets worse");
         }
-        if let WorkflowStage::Undoing(id) = next.stage
-            && !matches!(state.stage, WorkflowStage::Undoing(_))
+        if let WorkflowActivity::Undoing(id) = next.activity
+            && !matches!(state.activity, WorkflowActivity::Undoing(_))
         {
             if next.place.session != Some(id) || before.session.is_none() {
                 found.insert("only the session of the iteration is undone");
             }
         }
-        if matches!(state.stage, WorkflowStage::Done(_))
+        if matches!(state.activity, WorkflowActivity::Done(_))
             && event.kind() != StepEventKind::Continued
             && next != state
         {
@@ -242,7 +246,10 @@ fn every_path_ends() {
         });
         let is_end = |(state, count): (&WorkflowState, &usize)| (*count == 0).then_some(*state);
         let mut ends: Vec<WorkflowState> = open.iter().filter_map(is_end).collect();
-        assert!(ends.iter().all(|end| matches!(end.stage, WorkflowStage::Done(_))), "{ends:?}");
+        assert!(
+            ends.iter().all(|end| matches!(end.activity, WorkflowActivity::Done(_))),
+            "{ends:?}"
+        );
         while let Some(end) = ends.pop() {
             open.remove(&end);
             for state in before.remove(&end).unwrap_or_default() {
@@ -260,35 +267,35 @@ fn every_path_ends() {
 /// A defect that nothing would show is a rule that is missing.
 #[test]
 fn seeded_defects_are_found() {
-    let keeps_worse: StepFunction = |program, state, event| match (state.stage, event) {
-        (WorkflowStage::Measuring, StepEvent::Measured(_)) if state.place.session.is_some() => {
-            step(program, WorkflowStage::Undoing(session(0)).at(state.place), StepEvent::Undone)
+    let keeps_worse: StepFunction = |program, state, event| match (state.activity, event) {
+        (WorkflowActivity::Measuring, StepEvent::Measured(_)) if state.place.session.is_some() => {
+            step(program, WorkflowActivity::Undoing(session(0)).at(state.place), StepEvent::Undone)
         }
         _ => step(program, state, event),
     };
-    let goes_on: StepFunction = |program, state, event| match (state.stage, event) {
-        (WorkflowStage::Testing, StepEvent::Tested { .. }) => {
+    let goes_on: StepFunction = |program, state, event| match (state.activity, event) {
+        (WorkflowActivity::Testing, StepEvent::Tested { .. }) => {
             step(program, state, StepEvent::Tested { is_passed: false })
         }
         _ => step(program, state, event),
     };
     let has_no_bound: StepFunction = |program, state, event| match step(program, state, event) {
-        WorkflowState { place, stage: WorkflowStage::Done(End::IterationsUsed) }
+        WorkflowState { place, activity: WorkflowActivity::Done(End::IterationsUsed) }
             if place.iteration < 5 =>
         {
-            WorkflowStage::Starting.at(place)
+            WorkflowActivity::Starting.at(place)
         }
         next => next,
     };
-    let overspends: StepFunction = |program, state, event| match (state.stage, event) {
-        (WorkflowStage::Running(_), StepEvent::Ended(end)) => {
+    let overspends: StepFunction = |program, state, event| match (state.activity, event) {
+        (WorkflowActivity::Running(_), StepEvent::Ended(end)) => {
             let outcome = SessionOutcome::Answered;
             step(program, state, StepEvent::Ended(SessionEnd { outcome, ..end }))
         }
         _ => step(program, state, event),
     };
-    let skips_failed: StepFunction = |program, state, event| match (state.stage, event) {
-        (WorkflowStage::Testing, StepEvent::Tested { .. }) => {
+    let skips_failed: StepFunction = |program, state, event| match (state.activity, event) {
+        (WorkflowActivity::Testing, StepEvent::Tested { .. }) => {
             step(program, state, StepEvent::Tested { is_passed: true })
         }
         _ => step(program, state, event),

@@ -2,7 +2,7 @@
 
 use super::machine::{
     Direction, End, Goal, Program, SessionEnd, SessionOutcome, StepEvent, StepNeed, StepPosition,
-    StepRules, WorkflowStage, WorkflowState,
+    StepRules, WorkflowActivity, WorkflowState,
 };
 use crate::model::word_enum;
 
@@ -53,7 +53,7 @@ impl WorkflowGuard {
             }
             Self::IsReached => is_reached(program, rules, state, event),
             Self::ResumesSession => {
-                let is_over = matches!(state.stage, WorkflowStage::Done(end) if !matches!(end, End::SessionFailed(_)));
+                let is_over = matches!(state.activity, WorkflowActivity::Done(end) if !matches!(end, End::SessionFailed(_)));
                 place.session.is_some() && !is_over
             }
             Self::MeasuresFirst => rules.metric.is_some() && place.best.is_none(),
@@ -70,14 +70,15 @@ impl WorkflowGuard {
                 rules.goal == Goal::EachTested
                     && matches!(event, StepEvent::Tested { is_passed: false })
             }
-            Self::TestsAgain => state.stage == WorkflowStage::Done(End::ItemFailed),
+            Self::TestsAgain => state.activity == WorkflowActivity::Done(End::ItemFailed),
             Self::IsFailed => matches!(outcome(event), Some(SessionOutcome::Failed(_))),
             Self::IsMeasured => {
                 rules.metric.is_some()
                     && matches!(event, StepEvent::Ended(SessionEnd { has_changed: true, .. }))
             }
             Self::IsTested => {
-                let is_first = state.stage == WorkflowStage::Measuring && place.best.is_none();
+                let is_first =
+                    state.activity == WorkflowActivity::Measuring && place.best.is_none();
                 match rules.goal {
                     Goal::Tested => !is_first,
                     Goal::EachTested => !is_first && number.limit_is_clear,
@@ -86,7 +87,7 @@ impl WorkflowGuard {
             }
             Self::IsWorse => place.best.is_some() && !improves(rules, place, event),
             Self::DecidesAgain => {
-                state.stage != WorkflowStage::Done(End::Succeeded) || rules.is_rechecked
+                state.activity != WorkflowActivity::Done(End::Succeeded) || rules.is_rechecked
             }
         }
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::journal::StoredEvent;
 use super::machine::{
-    Measurement, Program, SessionEnd, StepEvent, StepNeed, WorkflowStage, WorkflowState, step,
+    Measurement, Program, SessionEnd, StepEvent, StepNeed, WorkflowActivity, WorkflowState, step,
 };
 use crate::journal::SessionId;
 use crate::machine::RunStatus;
@@ -147,7 +147,9 @@ impl WorkflowHistory {
         } else if let StepEvent::Decided(StepNeed::Items(count)) = event {
             self.items = Some(count);
         }
-        if let (StepEvent::Begun(session), WorkflowStage::Running(_)) = (event, self.state.stage) {
+        if let (StepEvent::Begun(session), WorkflowActivity::Running(_)) =
+            (event, self.state.activity)
+        {
             let place = self.state.place;
             self.iterations.push(IterationRecord {
                 step: place.step,

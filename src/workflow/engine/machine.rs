@@ -1,7 +1,7 @@
 //! The machine of a workflow: steps, each with iterations, each of them one session.
 //!
-//! [`step`] turns a state and an event into the next state, and its [`WorkflowStage`] names what has to happen.
-//! So a state that was restored from the journal continues by its stage. Pure: no clock, no I/O; prompts, outputs and
+//! [`step`] turns a state and an event into the next state, and its [`WorkflowActivity`] names what is under way.
+//! So a state that was restored from the journal continues by its activity. Pure: no clock, no I/O; prompts, outputs and
 //! commands of the user are not in it. The specification is `statecharts/workflow.json`.
 
 use std::cmp::Ordering;
@@ -88,12 +88,12 @@ pub struct WorkflowState {
     /// Where the workflow is.
     pub place: StepPosition,
     /// What is under way there. Its completion is the next event.
-    pub stage: WorkflowStage,
+    pub activity: WorkflowActivity,
 }
 
 /// What is under way in a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WorkflowStage {
+pub enum WorkflowActivity {
     /// It is decided whether the step has anything to do.
     Deciding,
     /// The number is measured.
@@ -113,19 +113,19 @@ pub enum WorkflowStage {
 word_enum! {
     /// The kinds of states, with their names in the chart.
     pub enum WorkflowStateKind {
-        /// [`WorkflowStage::Deciding`].
+        /// [`WorkflowActivity::Deciding`].
         Deciding = "Deciding",
-        /// [`WorkflowStage::Measuring`].
+        /// [`WorkflowActivity::Measuring`].
         Measuring = "Measuring",
-        /// [`WorkflowStage::Starting`].
+        /// [`WorkflowActivity::Starting`].
         Starting = "Starting",
-        /// [`WorkflowStage::Running`].
+        /// [`WorkflowActivity::Running`].
         Running = "Running",
-        /// [`WorkflowStage::Undoing`].
+        /// [`WorkflowActivity::Undoing`].
         Undoing = "Undoing",
-        /// [`WorkflowStage::Testing`].
+        /// [`WorkflowActivity::Testing`].
         Testing = "Testing",
-        /// [`WorkflowStage::Done`].
+        /// [`WorkflowActivity::Done`].
         Done = "Done",
     }
 }
@@ -251,30 +251,32 @@ pub enum SessionOutcome {
 
 /// Returns the state after an event. An event that a state doesn't await changes nothing.
 pub fn step(program: &Program, state: WorkflowState, event: StepEvent) -> WorkflowState {
-    let WorkflowState { place, stage } = state;
-    match (event, stage) {
-        (StepEvent::Decided(need), WorkflowStage::Deciding) => program.decided(place, need),
-        (StepEvent::Measured(number), WorkflowStage::Measuring) => program.measured(place, number),
-        (StepEvent::Begun(session), WorkflowStage::Starting) => {
+    let WorkflowState { place, activity } = state;
+    match (event, activity) {
+        (StepEvent::Decided(need), WorkflowActivity::Deciding) => program.decided(place, need),
+        (StepEvent::Measured(number), WorkflowActivity::Measuring) => {
+            program.measured(place, number)
+        }
+        (StepEvent::Begun(session), WorkflowActivity::Starting) => {
             let iteration = place.iteration + 1;
             let place = StepPosition { iteration, session: Some(session), limit: None, ..place };
-            WorkflowStage::Running(session).at(place)
+            WorkflowActivity::Running(session).at(place)
         }
-        (StepEvent::Ended(end), WorkflowStage::Running(_)) => program.ended(place, end),
-        (StepEvent::Undone, WorkflowStage::Undoing(_)) => {
+        (StepEvent::Ended(end), WorkflowActivity::Running(_)) => program.ended(place, end),
+        (StepEvent::Undone, WorkflowActivity::Undoing(_)) => {
             program.continue_step(StepPosition { session: None, ..place })
         }
-        (StepEvent::Tested { is_passed }, WorkflowStage::Testing) => {
+        (StepEvent::Tested { is_passed }, WorkflowActivity::Testing) => {
             program.tested(place, is_passed)
         }
-        (StepEvent::Limited(limit), WorkflowStage::Starting) => {
-            WorkflowStage::Done(End::LimitReached(limit)).at(place)
+        (StepEvent::Limited(limit), WorkflowActivity::Starting) => {
+            WorkflowActivity::Done(End::LimitReached(limit)).at(place)
         }
         (StepEvent::Continued { iterations }, _) => {
             let place = StepPosition { iterations: iterations.or(place.iterations), ..place };
-            match stage {
-                WorkflowStage::Done(end) => program.again(place, end),
-                stage => stage.at(place),
+            match activity {
+                WorkflowActivity::Done(end) => program.again(place, end),
+                activity => activity.at(place),
             }
         }
         _ => state,
@@ -284,7 +286,7 @@ pub fn step(program: &Program, state: WorkflowState, event: StepEvent) -> Workfl
 impl Program {
     /// Returns the state before the first event.
     pub fn start(&self) -> WorkflowState {
-        WorkflowStage::Deciding.at(StepPosition::default())
+        WorkflowActivity::Deciding.at(StepPosition::default())
     }
 
     /// Returns the rules of the step at a place.
@@ -302,7 +304,7 @@ impl Program {
         match need {
             StepNeed::Nothing | StepNeed::Items(0) => return self.enter_next_step(place),
             StepNeed::Items(count) if count > self.most_items(&place) => {
-                return WorkflowStage::Done(End::TooManyItems).at(place);
+                return WorkflowActivity::Done(End::TooManyItems).at(place);
             }
             StepNeed::Items(count) => place.iterations = Some(count),
             StepNeed::Iterations => {}
@@ -310,9 +312,9 @@ impl Program {
         match place.session {
             // A limit that is raised now has ended its session.
             Some(session) => {
-                WorkflowStage::Running(session).at(StepPosition { limit: None, ..place })
+                WorkflowActivity::Running(session).at(StepPosition { limit: None, ..place })
             }
-            None if self.is_unmeasured(&place) => WorkflowStage::Measuring.at(place),
+            None if self.is_unmeasured(&place) => WorkflowActivity::Measuring.at(place),
             None => self.continue_step(place),
         }
     }
@@ -326,7 +328,7 @@ impl Program {
         let is_each = self.rules(&place).is_some_and(|rules| rules.goal == Goal::EachTested);
         let is_last = place.iteration >= self.max_iterations(&place);
         match (is_each, is_passed) {
-            (true, false) => WorkflowStage::Done(End::ItemFailed).at(place),
+            (true, false) => WorkflowActivity::Done(End::ItemFailed).at(place),
             (true, true) if !is_last => self.continue_step(place),
             (_, true) => self.enter_next_step(place),
             (false, false) => self.continue_step(place),
@@ -345,7 +347,7 @@ impl Program {
                 self.continue_step(StepPosition { best: Some(number), ..place })
             }
             (_, None, _, _) | (None, ..) | (.., None) => {
-                WorkflowStage::Done(End::NotMeasured).at(place)
+                WorkflowActivity::Done(End::NotMeasured).at(place)
             }
             (Some(direction), Some(best), Some(number), Some(_))
                 if direction.is_better(number, best) =>
@@ -353,7 +355,7 @@ impl Program {
                 // What is kept is complete: a session that a limit has cut off is not resumed.
                 self.kept(StepPosition { best: Some(number), session: None, ..place })
             }
-            (Some(_), Some(_), _, Some(session)) => WorkflowStage::Undoing(session).at(place),
+            (Some(_), Some(_), _, Some(session)) => WorkflowActivity::Undoing(session).at(place),
         }
     }
 
@@ -364,7 +366,7 @@ impl Program {
     ) -> WorkflowState {
         let limit = match outcome {
             SessionOutcome::Failed(code) => {
-                return WorkflowStage::Done(End::SessionFailed(code)).at(place);
+                return WorkflowActivity::Done(End::SessionFailed(code)).at(place);
             }
             SessionOutcome::Limited(limit) => Some(limit),
             SessionOutcome::Answered | SessionOutcome::Partial => None,
@@ -381,9 +383,9 @@ impl Program {
         };
         let place = StepPosition { unchanged, limit, ..place };
         if has_changed && rules.is_some_and(|rules| rules.metric.is_some()) {
-            WorkflowStage::Measuring.at(place)
+            WorkflowActivity::Measuring.at(place)
         } else if is_incomplete {
-            WorkflowStage::Done(End::Incomplete).at(place)
+            WorkflowActivity::Done(End::Incomplete).at(place)
         } else {
             self.kept(place)
         }
@@ -393,9 +395,9 @@ impl Program {
     fn kept(&self, place: StepPosition) -> WorkflowState {
         let is_last = place.iteration >= self.max_iterations(&place);
         match self.rules(&place).map(|rules| rules.goal) {
-            Some(Goal::Tested) => WorkflowStage::Testing.at(place),
+            Some(Goal::Tested) => WorkflowActivity::Testing.at(place),
             // What a limit has cut off is resumed before it is tested.
-            Some(Goal::EachTested) if place.limit.is_none() => WorkflowStage::Testing.at(place),
+            Some(Goal::EachTested) if place.limit.is_none() => WorkflowActivity::Testing.at(place),
             Some(Goal::Answered) if is_last && place.limit.is_none() => self.enter_next_step(place),
             Some(Goal::Answered | Goal::EachTested | Goal::Unbounded) | None => {
                 self.continue_step(place)
@@ -407,24 +409,24 @@ impl Program {
     fn continue_step(&self, place: StepPosition) -> WorkflowState {
         let max_unchanged = self.rules(&place).and_then(|rules| rules.max_unchanged);
         if let Some(limit) = place.limit {
-            return WorkflowStage::Done(End::LimitReached(limit)).at(place);
+            return WorkflowActivity::Done(End::LimitReached(limit)).at(place);
         }
         let place = StepPosition { session: None, ..place };
         if max_unchanged.is_some_and(|most| place.unchanged >= most) {
-            WorkflowStage::Done(End::NothingChanged).at(place)
+            WorkflowActivity::Done(End::NothingChanged).at(place)
         } else if place.iteration >= self.max_iterations(&place) {
-            WorkflowStage::Done(End::IterationsUsed).at(place)
+            WorkflowActivity::Done(End::IterationsUsed).at(place)
         } else {
-            WorkflowStage::Starting.at(place)
+            WorkflowActivity::Starting.at(place)
         }
     }
 
     fn enter_next_step(&self, place: StepPosition) -> WorkflowState {
         match self.steps.len() > place.step + 1 {
-            true => WorkflowStage::Deciding
+            true => WorkflowActivity::Deciding
                 .at(StepPosition { step: place.step + 1, ..StepPosition::default() }),
             // The last step may be decided again.
-            false => WorkflowStage::Done(End::Succeeded).at(StepPosition {
+            false => WorkflowActivity::Done(End::Succeeded).at(StepPosition {
                 session: None,
                 limit: None,
                 ..place
@@ -436,16 +438,16 @@ impl Program {
     fn again(&self, place: StepPosition, end: End) -> WorkflowState {
         match (end, place.session) {
             (End::Succeeded, _) => match self.rules(&place) {
-                Some(rules) if rules.is_rechecked => WorkflowStage::Deciding.at(place),
-                Some(_) | None => WorkflowStage::Done(end).at(place),
+                Some(rules) if rules.is_rechecked => WorkflowActivity::Deciding.at(place),
+                Some(_) | None => WorkflowActivity::Done(end).at(place),
             },
-            (End::SessionFailed(_), Some(session)) => WorkflowStage::Running(session).at(place),
+            (End::SessionFailed(_), Some(session)) => WorkflowActivity::Running(session).at(place),
             // The user may have fixed what the tests found.
-            (End::ItemFailed, _) => WorkflowStage::Testing.at(place),
-            (_, Some(_)) => WorkflowStage::Deciding.at(StepPosition { limit: None, ..place }),
+            (End::ItemFailed, _) => WorkflowActivity::Testing.at(place),
+            (_, Some(_)) => WorkflowActivity::Deciding.at(StepPosition { limit: None, ..place }),
             // The user may have changed files since: the number is measured again, and what was tried in vain may be
             // tried again.
-            (_, None) => WorkflowStage::Deciding.at(StepPosition {
+            (_, None) => WorkflowActivity::Deciding.at(StepPosition {
                 limit: None,
                 best: None,
                 unchanged: 0,
@@ -455,24 +457,24 @@ impl Program {
     }
 }
 
-impl WorkflowStage {
+impl WorkflowActivity {
     /// Returns the state in which this is under way at a place.
     pub fn at(self, place: StepPosition) -> WorkflowState {
-        WorkflowState { place, stage: self }
+        WorkflowState { place, activity: self }
     }
 }
 
 impl WorkflowState {
     /// Returns the kind.
     pub fn kind(&self) -> WorkflowStateKind {
-        match self.stage {
-            WorkflowStage::Deciding => WorkflowStateKind::Deciding,
-            WorkflowStage::Measuring => WorkflowStateKind::Measuring,
-            WorkflowStage::Starting => WorkflowStateKind::Starting,
-            WorkflowStage::Running(_) => WorkflowStateKind::Running,
-            WorkflowStage::Undoing(_) => WorkflowStateKind::Undoing,
-            WorkflowStage::Testing => WorkflowStateKind::Testing,
-            WorkflowStage::Done(_) => WorkflowStateKind::Done,
+        match self.activity {
+            WorkflowActivity::Deciding => WorkflowStateKind::Deciding,
+            WorkflowActivity::Measuring => WorkflowStateKind::Measuring,
+            WorkflowActivity::Starting => WorkflowStateKind::Starting,
+            WorkflowActivity::Running(_) => WorkflowStateKind::Running,
+            WorkflowActivity::Undoing(_) => WorkflowStateKind::Undoing,
+            WorkflowActivity::Testing => WorkflowStateKind::Testing,
+            WorkflowActivity::Done(_) => WorkflowStateKind::Done,
         }
     }
 }

@@ -3,13 +3,13 @@
 //! ```text
 //!  command ──▶ Workflow (steps: prompt, checks, metric) ──▶ WorkflowRun ──▶ sessions, checks, undo
 //!                                                              │   ▲
-//!                                              event, detail   ▼   │ WorkflowState::stage
+//!                                              event, detail   ▼   │ WorkflowState::activity
 //!                                       DIR/workflow.jsonl ──▶ machine::step(program, state, event)
 //! ```
 //!
 //! The [machine] knows neither prompts nor files: it decides what comes next. Every event is durable before what follows
 //! from it happens, so that the same command continues where a killed process was: the state is replayed from the
-//! journal, and its stage says what to do. A session that was begun is resumed by its own journal.
+//! journal, and its activity is resumed. A session that was begun is resumed by its own journal.
 
 mod chart;
 mod condition;

@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::condition::{Condition, parse_items, render};
 use super::history::{CheckReport, EventDetail, WorkflowHistory};
 use super::journal::{WorkflowJournal, WorkflowJournalError};
-use super::machine::{End, Limit, Measurement, Program, StepEvent, StepNeed, WorkflowStage};
+use super::machine::{End, Limit, Measurement, Program, StepEvent, StepNeed, WorkflowActivity};
 use super::parallel_items::ParallelItems;
 use super::prompt::iteration_message;
 use super::session::SessionRun;
@@ -198,11 +198,11 @@ impl WorkflowRun<'_> {
                 return Ok(WorkflowOutcome::Ended(End::Succeeded));
             };
             let active = ActiveStep { run: self, step, program: self.program, history };
-            let stage = history.state.stage;
-            if let WorkflowStage::Done(end) = stage {
+            let activity = history.state.activity;
+            if let WorkflowActivity::Done(end) = activity {
                 return Ok(WorkflowOutcome::Ended(end));
             }
-            let Some((event, detail)) = active.perform(stage)? else {
+            let Some((event, detail)) = active.perform(activity)? else {
                 // The time is over during a check. Its result is not known.
                 let timeout = WorkflowOutcome::Ended(End::LimitReached(Limit::Time));
                 return Ok(self.interrupts.signal().map_or(timeout, WorkflowOutcome::Interrupted));
@@ -271,12 +271,12 @@ impl ActiveStep<'_> {
     /// Carries a command out. `None` if it was interrupted, or the time was over.
     fn perform(
         &self,
-        stage: WorkflowStage,
+        activity: WorkflowActivity,
     ) -> Result<Option<(StepEvent, EventDetail)>, WorkflowError> {
-        match stage {
-            WorkflowStage::Deciding => Ok(self.decide()),
-            WorkflowStage::Measuring => Ok(self.measure()),
-            WorkflowStage::Starting => {
+        match activity {
+            WorkflowActivity::Deciding => Ok(self.decide()),
+            WorkflowActivity::Measuring => Ok(self.measure()),
+            WorkflowActivity::Starting => {
                 let limit = self.reached_limit();
                 let event = match limit {
                     Some(limit) => StepEvent::Limited(limit),
@@ -286,11 +286,11 @@ impl ActiveStep<'_> {
                 let item = self.item(next).filter(|_| limit.is_none());
                 Ok(Some((event, EventDetail { item, ..EventDetail::default() })))
             }
-            WorkflowStage::Running(session) => match self.step.parallel {
+            WorkflowActivity::Running(session) => match self.step.parallel {
                 None => self.run_session(session),
                 Some(jobs) => self.run_items(session, jobs),
             },
-            WorkflowStage::Undoing(session) => {
+            WorkflowActivity::Undoing(session) => {
                 let RunSetup { config, env, .. } = &self.setup()?.setup;
                 let done = undo_whole_session(config, env, self.run.store, session)?;
                 if !done.unrestorable.is_empty() {
@@ -299,12 +299,12 @@ impl ActiveStep<'_> {
                 let note = Some(self.describe_undo(session, &done));
                 Ok(Some((StepEvent::Undone, EventDetail { note, ..EventDetail::default() })))
             }
-            WorkflowStage::Testing => Ok(self.run_checks().map(|checks| {
+            WorkflowActivity::Testing => Ok(self.run_checks().map(|checks| {
                 let is_passed =
                     checks.iter().all(|check| check.passed) && self.holds(self.step.until.as_ref());
                 (StepEvent::Tested { is_passed }, EventDetail { checks, ..EventDetail::default() })
             })),
-            WorkflowStage::Done(_) => Ok(None),
+            WorkflowActivity::Done(_) => Ok(None),
         }
     }
 
