@@ -131,6 +131,7 @@ fn locations(root: &WorkspaceRoot, tool: &str, arguments: &Value) -> Vec<ToolCal
         }
         Some(
             TargetKind::Tool
+            | TargetKind::Skill
             | TargetKind::Search
             | TargetKind::Command
             | TargetKind::Running

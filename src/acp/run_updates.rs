@@ -21,7 +21,7 @@ use crate::view::public::{
     AgentEnd, ApiCallEnd, CallOutcome, PublicEvent, PublicEventKind, RetryCause, Severity,
     ToolCallEnd, ToolCallStart,
 };
-use crate::view::{LiveEvent, OutputError, ReportSink, RunResult, ServerState};
+use crate::view::{LiveEvent, ReportSink, ServerState};
 use crate::workspace::WorkspaceRoot;
 
 /// The newest calls of a sub-agent that are shown.
@@ -261,7 +261,7 @@ impl ReportSink for RunUpdates {
                 ))
             }
             PublicEventKind::ModelFallback(fallback) => self.send_thought(&format!(
-                "{} is out of reach ({}); {} is called from now on.",
+                "{} failed ({}); continuing with {}.",
                 fallback.from, fallback.fault, fallback.to
             )),
             PublicEventKind::Error(error) => {
@@ -273,14 +273,6 @@ impl ReportSink for RunUpdates {
             }
             _ => Ok(()),
         }
-    }
-
-    fn on_result(&mut self, _: &RunResult) -> Result<(), Disconnected> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>, _: Option<Duration>) -> Result<(), OutputError> {
-        Ok(())
     }
 }
 
@@ -302,14 +294,6 @@ impl ReportSink for SubagentUpdates {
         let fields = ToolCallUpdateFields::new().content(vec![call_list(calls).into()]);
         let update = ToolCallUpdate::new(call_id(&self.dispatch), fields);
         self.connection.update(&self.session, SessionUpdate::ToolCallUpdate(update))
-    }
-
-    fn on_result(&mut self, _: &RunResult) -> Result<(), Disconnected> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>, _: Option<Duration>) -> Result<(), OutputError> {
-        Ok(())
     }
 }
 

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -26,7 +25,7 @@ use crate::policy::NoConfirmer;
 use crate::port::{CancellationToken, Disconnected, HookPoint, Model, Observer, RunEvent};
 use crate::runner::{DriverInput, Ports, SystemClock, ThreadExecutor};
 use crate::view::public::PublicEvent;
-use crate::view::{CostSource, OutputError, ReportSink, Reporter, RunResult};
+use crate::view::{CostSource, ReportSink, Reporter, RunResult};
 
 /// The built-in agent that runs unless another one is chosen.
 const DEFAULT_AGENT: &str = "build";
@@ -314,14 +313,6 @@ struct JsonCallbackSink(JsonCallback);
 impl ReportSink for JsonCallbackSink {
     fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
         (self.0)(&serde_json::to_string(event).map_err(|_| Disconnected)?);
-        Ok(())
-    }
-
-    fn on_result(&mut self, _: &RunResult) -> Result<(), Disconnected> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>, _: Option<Duration>) -> Result<(), OutputError> {
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Checks the rules of the user against the user's own examples.
 
 use super::error::AppError;
+use super::subagents::DISPATCH;
 use super::{configured_hooks, configured_tools};
 use crate::config::{Config, ConfigError, ConfigProblem, ExpectedDecision};
 use crate::model::{ConfirmMode, Decision};
@@ -52,6 +53,9 @@ fn parse_call(call: &str) -> Option<(&str, CallKind, Vec<CallTarget>)> {
     };
     let (kind, targets) = match describe(tool) {
         Some(description) => (description.kind(), description.target.parse(text)?),
+        None if tool == DISPATCH && !text.is_empty() => {
+            (CallKind::Delegates, vec![CallTarget::Name(text.to_owned())])
+        }
         None if tool.starts_with("mcp_") && text.is_empty() => (CallKind::External, Vec::new()),
         None => return None,
     };

@@ -153,6 +153,7 @@ fn parse_rules(config: &Config, custom: &[FunctionTool]) -> Result<PermissionRul
             let checked = PermissionRule::parse(&tools, text).map_err(|error| error.to_string());
             checked
                 .and_then(|_| check_tool_name(text))
+                .and_then(|()| check_pattern(text))
                 .map_err(|error| config.problem_with(key, error))?;
         }
     }
@@ -213,8 +214,30 @@ fn check_tool_name(entry: &str) -> Result<(), String> {
         None => Ok(()),
         Some(name) => {
             let meant = nearest_within(name, names(), MAX_DISTANCE);
-            Err(format!("there is no tool `{name}`{}", did_you_mean(meant)))
+            Err(format!("unknown tool `{name}`{}", did_you_mean(meant)))
         }
+    }
+}
+
+/// Checks the pattern of a rule: with one for a tool whose calls name nothing, the rule would never have an effect.
+///
+/// # Errors
+///
+/// Fails with a message about the tool.
+fn check_pattern(rule: &str) -> Result<(), String> {
+    let Some((tools, pattern)) =
+        rule.trim().strip_suffix(')').and_then(|rule| rule.split_once('('))
+    else {
+        return Ok(());
+    };
+    let is_whole = |name: &&str| {
+        *name == SEARCH_TOOLS || describe(name).is_some_and(|tool| !tool.target.takes_pattern())
+    };
+    match tools.split('|').map(str::trim).find(is_whole) {
+        Some(name) if !matches!(pattern.trim(), "*" | "**") => Err(format!(
+            "rule '{rule}': a rule for `{name}` takes no pattern; write `{name}` alone"
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -235,8 +258,25 @@ mod tests {
         let wrong = |entry| check_tool_name(entry).unwrap_err();
         assert_eq!(
             wrong("run_comand(*)"),
-            "there is no tool `run_comand`, did you mean `run_command`?"
+            "unknown tool `run_comand`, did you mean `run_command`?"
         );
-        assert_eq!(wrong("grep|Wirte"), "there is no tool `Wirte`");
+        assert_eq!(wrong("grep|Wirte"), "unknown tool `Wirte`");
+    }
+
+    #[test]
+    fn a_pattern_for_a_tool_whose_calls_name_nothing_is_reported() {
+        for rule in
+            ["read_skill(pdf-*)", "dispatch_subagent(build)", "stop_command(*)", "*(src/**)"]
+        {
+            assert_eq!(check_pattern(rule), Ok(()), "{rule}");
+        }
+        for rule in
+            ["read_output(x)", "stop_command(1)", "grep|command_input(ls)", "search_tools(x)"]
+        {
+            assert!(
+                check_pattern(rule).is_err_and(|error| error.contains("takes no pattern")),
+                "{rule}"
+            );
+        }
     }
 }

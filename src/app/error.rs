@@ -47,7 +47,7 @@ pub enum AppError {
     #[error("models.{0} has no `model`; set it to PROVIDER/NAME")]
     IncompleteModel(String),
     /// A model can't replace itself.
-    #[error("llm.fallback names {0}, which is called before it already")]
+    #[error("llm.fallback has {0} twice, or {0} is the model itself")]
     RepeatedFallback(String),
     /// A run with a budget needs a price.
     #[error("the run has a budget, and the price of {0} is unknown")]
@@ -100,7 +100,7 @@ pub enum AppError {
     #[error(transparent)]
     Exec(#[from] ExecError),
     /// What changed in the workspace can't be determined.
-    #[error("could not determine what has changed: {0}")]
+    #[error("could not read the changes from git: {0}")]
     Diff(#[from] DiffError),
     /// A server of tools that is required can't be had.
     #[error("{0}")]

@@ -62,7 +62,7 @@ pub use sandbox::{Sandbox, finish_interrupted, watch_writes};
 pub use secrets::{collect_secrets, mask_message};
 pub use session::{SessionTarget, open_store, restart_limits};
 pub use skill_file::SkillFile;
-pub use skills::{Skill, SkillScope, SkillSources, SkillStatus};
+pub use skills::{Skill, SkillScope, SkillSources, SkillStatus, UserSkills};
 pub use stats::session_statistics;
 pub(crate) use subagents::DISPATCH as DISPATCH_TOOL;
 pub use telemetry::start_telemetry;

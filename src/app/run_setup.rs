@@ -100,8 +100,9 @@ impl CheckedSetup {
             return Err(AppError::HomeAsWorkspace(root.path().to_owned()));
         }
         let guarded = settings.guardrails.guarded_files(&root, &settings.rules);
-        let sandbox = Sandbox::new(config, world, root.path().to_owned(), guarded)?;
-        let skills = SkillSources::new(config, world).find(&root).into();
+        let own = SkillSources::new(config, world).read();
+        let sandbox = Sandbox::new(config, world, root.path().to_owned(), guarded, &own)?;
+        let skills = own.find(&root).into();
         Ok(Self { root, skills, sandbox, hook_depth: depth })
     }
 }
@@ -186,10 +187,11 @@ impl RunSetup {
         let config = Config { workspace: workspace.to_owned(), ..self.config.clone() };
         let settings = configured_tools::tool_settings(&config, &self.agent, self.execution)?;
         let guarded = settings.guardrails.guarded_files(&root, &settings.rules);
-        let sandbox = Sandbox::new(&config, &self.env, root.path().to_owned(), guarded)?;
+        let own = SkillSources::new(&config, &self.env).read();
+        let sandbox = Sandbox::new(&config, &self.env, root.path().to_owned(), guarded, &own)?;
         let origin = self.origin.clone().unwrap_or_else(|| self.root.path().to_owned());
         let origin = Some(origin);
-        let skills = SkillSources::new(&config, &self.env).find(&root).into();
+        let skills = own.find(&root).into();
         Ok(Self { config, sandbox, root, skills, origin, diff: None, ..self.clone() })
     }
 

@@ -15,7 +15,7 @@ use super::checkpoints::OWN_FOLDERS;
 use super::error::AppError;
 use super::hidden_paths::hidden_paths;
 use super::process_env::ProcessEnv;
-use super::skills::SkillSources;
+use super::skills::{SkillSources, UserSkills};
 use crate::config::{self, Config, OriginSource, TRUST_VARIABLE};
 use crate::exec::{
     self, CONFINEMENT_HELP, CommandSpec, Enforcement, LinkedRepositoryAccess, NetworkAccess,
@@ -108,12 +108,13 @@ impl Sandbox {
         world: &ProcessEnv,
         workspace: PathBuf,
         guarded: GuardedFiles,
+        skills: &UserSkills,
     ) -> Result<Self, AppError> {
         finish_interrupted(world);
         let temps = [(); 3].map(|()| SandboxTemp::new(world));
         let [for_model, for_checks, for_user] = temps.each_ref().map(|temp| temp.0.clone());
         let env = |temp: &Path| command_environment(config, world, temp);
-        let mut policy = build_policy(config, world, workspace.clone(), &for_model);
+        let mut policy = build_policy(config, world, workspace.clone(), &for_model, skills);
         policy.protected.extend(guarded.protected);
         policy.hidden.extend(guarded.sensitive);
         let needs = policy.need == SandboxRequirement::Required;
@@ -185,6 +186,7 @@ fn build_policy(
     world: &ProcessEnv,
     workspace: PathBuf,
     temp: &Path,
+    skills: &UserSkills,
 ) -> SandboxPolicy {
     let sandbox = &config.settings.sandbox;
     let writable = without_links_out("sandbox.writable", &sandbox.writable, &workspace);
@@ -204,16 +206,8 @@ fn build_policy(
     let configs =
         world.variable("XDG_CONFIG_HOME").and_then(|path| exec::resolve_path(path.as_ref()));
     let configs = configs.filter(|path| path.starts_with(&workspace) && *path != workspace);
-    // Where a folder of the home may be written, what this program obeys may not.
-    let open: Vec<PathBuf> = writable.iter().filter_map(|path| exec::resolve_path(path)).collect();
-    let settings = world.folders().config.and_then(|path| exec::resolve_path(&path));
-    let settings = settings.filter(|path| open.iter().any(|open| path.starts_with(open)));
-    let skills = SkillSources::new(config, world).user_folders();
-    let is_open =
-        |path: &&PathBuf| open.iter().chain([&workspace]).any(|open| path.starts_with(open));
-    let open_skills: Vec<PathBuf> = skills.iter().filter(is_open).cloned().collect();
-    let own = own.chain(dotfiles.into_iter().flatten()).chain(configs).chain(settings);
-    let own = own.chain(open_skills);
+    let own = own.chain(dotfiles.into_iter().flatten()).chain(configs);
+    let own = own.chain(user_files(world.folders().config.as_ref(), skills, &workspace, &writable));
     SandboxPolicy {
         mode: sandbox.mode,
         network: sandbox.network,
@@ -234,7 +228,7 @@ fn build_policy(
         caches: build_caches(world, &workspace, temp),
         hidden: hidden_paths(world, &sessions, &readable, &[&workspace, temp]),
         readable,
-        visible: skills,
+        visible: skills.folders(),
         linked_repository: linked_repository_access(world, &workspace),
         limits: resource_limits(sandbox),
         own_state: state
@@ -255,6 +249,33 @@ fn build_policy(
         user_git,
         ..SandboxPolicy::off(workspace)
     }
+}
+
+/// Returns what this program follows in every run of the user, configuration and skills, as far as it is in the workspace or
+/// another writable folder, and what links in it lead to there. A workspace that is in such a folder is returned itself.
+fn user_files(
+    configuration: Option<&PathBuf>,
+    skills: &UserSkills,
+    workspace: &Path,
+    writable: &[PathBuf],
+) -> Vec<PathBuf> {
+    let used = skills.folders();
+    let SkillSources { folders, parents, .. } = skills.sources();
+    let all: Vec<PathBuf> =
+        configuration.into_iter().chain(folders).chain(&used).cloned().collect();
+    let real: Vec<PathBuf> = all.iter().filter_map(|path| exec::resolve_path(path)).collect();
+    let is_around = real.iter().any(|path| workspace.starts_with(path));
+    let open = writable.iter().filter_map(|path| exec::resolve_path(path));
+    let inside = open.chain([workspace.to_owned()]).flat_map(|open| {
+        let mut found = exec::link_targets_within(all.iter().cloned(), &open);
+        found.extend(exec::with_link_targets(parents.iter().cloned(), &open));
+        found.extend(real.iter().filter(|path| **path == open).cloned());
+        found
+    });
+    let mut found: Vec<PathBuf> = inside.chain(is_around.then(|| workspace.to_owned())).collect();
+    found.sort();
+    found.dedup();
+    found
 }
 
 /// Returns a path for the record of a supervisor, which no other one uses.
@@ -284,7 +305,8 @@ fn without_links_out(key: &str, paths: &[PathBuf], workspace: &Path) -> Vec<Path
 pub fn watch_writes(config: &Config, world: &ProcessEnv, workspace: &Path) -> WriteWatch {
     finish_interrupted(world);
     let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
-    let mut policy = build_policy(config, world, workspace, &std::env::temp_dir());
+    let skills = SkillSources::new(config, world).read();
+    let mut policy = build_policy(config, world, workspace, &std::env::temp_dir(), &skills);
     // A run that may only read leaves nothing to write.
     if policy.mode == SandboxMode::ReadOnly {
         policy.mode = SandboxMode::WorkspaceWrite;

@@ -1,7 +1,7 @@
 //! The values that are masked for the model, in the journal and in the output.
 
 use super::process_env::ProcessEnv;
-use crate::config::Config;
+use crate::config::{Config, may_be_secret};
 use crate::exec::is_secret_variable;
 use crate::net::Secrets;
 
@@ -17,18 +17,22 @@ pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
         server.token_env.as_ref().or_else(|| oauth?.client_secret_env.as_ref())
     });
     let named: Vec<_> = settings.llm.api_key_env.iter().chain(tokens).collect();
-    let is_named = |name: &str| named.iter().any(|known| known.as_str() == name);
+    let is_key = |name: &str| named.iter().any(|known| known.as_str() == name);
     let texts: Vec<(String, String)> = world.text_variables().collect();
-    let secret = texts.iter().filter(|(name, _)| is_secret_variable(name) || is_named(name));
-    let given = settings.mcp.servers.iter();
-    let given = given.flat_map(|server| server.env.iter().chain(&server.headers));
-    let given = given.chain(&settings.llm.headers);
+    let secret = texts.iter().filter(|(name, _)| is_secret_variable(name) || is_key(name));
     // As a header, `Authorization` has no part before it.
-    let given =
-        given.filter(|(name, _)| is_secret_variable(&format!("_{}", name.replace('-', "_"))));
+    let is_named = |name: &str| is_secret_variable(&format!("_{}", name.replace('-', "_")));
+    let servers = settings.mcp.servers.iter();
+    let env = servers.clone().flat_map(|server| &server.env).filter(|(name, _)| is_named(name));
+    let headers = servers.flat_map(|server| &server.headers).chain(&settings.llm.headers);
+    // A name that says nothing may have a key, too.
+    let headers = headers.filter(|(name, value)| is_named(name) || may_be_secret(value.reveal()));
     // A scheme comes before a key.
+    let given = env.chain(headers);
     let given = given.filter_map(|(_, value)| value.reveal().split_whitespace().last());
-    Secrets::from_values(secret.map(|(_, value)| value.as_str()).chain(given))
+    let mut options = Vec::new();
+    settings.llm.options.values().for_each(|option| option.collect_secrets(&mut options));
+    Secrets::from_values(secret.map(|(_, value)| value.as_str()).chain(given).chain(options))
 }
 
 /// Returns a message of the user without the keys in it: it is stored, and sent with every request.

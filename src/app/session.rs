@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::exec::{resolve_path, resolve_within};
 use crate::journal::{
     FileJournal, JournalError, OpenedSession, ParentCall, ResumeOptions, ResumedSession,
-    SessionHeader, SessionId, SessionOutputs, SessionSetup, SessionStore,
+    SessionHeader, SessionId, SessionOutputs, SessionSetup, SessionStore, WorkspaceChange,
 };
 use crate::machine::{Conversation, Machine, MachineOutput, ModelUsage, State};
 use crate::model::{
@@ -152,8 +152,10 @@ impl SessionTarget {
                     prompt: task,
                     images,
                 })?;
-                for changes in resumed.workspace_changes {
-                    log::warn!("{changes}");
+                for change in resumed.workspace_changes {
+                    let is_requested = matches!(change, WorkspaceChange::Forked { .. });
+                    let level = if is_requested { log::Level::Info } else { log::Level::Warn };
+                    log::log!(level, "{change}");
                 }
                 if !resumed.recovered.is_empty() {
                     let calls = pluralize(resumed.recovered.len(), "call", "calls");

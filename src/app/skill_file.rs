@@ -1,5 +1,9 @@
 //! The front matter of a `SKILL.md`, as the Agent Skills specification describes it.
 
+use std::collections::BTreeMap;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, StrInput};
+
 use super::context::file_excerpt::read_excerpt;
 use crate::workspace::{RelPath, WorkspaceRoot};
 
@@ -14,6 +18,16 @@ const MAX_DESCRIPTION_CHARS: usize = 1_024;
 
 /// The longest description of what a skill needs, in characters.
 const MAX_COMPATIBILITY_CHARS: usize = 500;
+
+/// The keys that are read.
+const KEYS: [&str; 6] = [
+    "name",
+    "description",
+    "license",
+    "compatibility",
+    "allowed-tools",
+    "disable-model-invocation",
+];
 
 /// What the `SKILL.md` of a skill says of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,8 +68,17 @@ impl SkillFile {
             let error = "it has no front matter between two lines of `---`";
             return Self::invalid(folder, error.to_owned());
         };
-        let value = |key: &str| value_of(&front, key).filter(|text| !text.is_empty());
-        let mut problems = Vec::new();
+        let (values, problem) = match read_front_matter(&front) {
+            Ok(found) => found,
+            Err(error) => {
+                return Self::invalid(folder, format!("its front matter is invalid: {error}"));
+            }
+        };
+        let value = |key: &str| values.get(key)?.clone().filter(|text| !text.is_empty());
+        let not_text = |key: &&str| values.get(*key).is_some_and(Option::is_none);
+        let not_text =
+            KEYS.into_iter().filter(not_text).map(|key| format!("its {key} is not a text"));
+        let mut problems: Vec<String> = problem.into_iter().chain(not_text).collect();
         let name = value("name");
         match &name {
             None => problems.push("it has no name; that of its folder is used".to_owned()),
@@ -82,13 +105,21 @@ impl SkillFile {
             compatibility.as_deref().unwrap_or_default(),
             MAX_COMPATIBILITY_CHARS,
         );
+        let is_for_users_only = match value("disable-model-invocation").as_deref() {
+            None | Some("false" | "False" | "FALSE") => false,
+            Some("true" | "True" | "TRUE") => true,
+            Some(_) => {
+                problems.push("its disable-model-invocation is neither true nor false".to_owned());
+                true
+            }
+        };
         Self {
             name: name.unwrap_or_else(|| folder.to_owned()).chars().take(MAX_NAME_CHARS).collect(),
             description: description.chars().take(MAX_DESCRIPTION_CHARS).collect(),
             license: value("license"),
             compatibility,
             allowed_tools: value("allowed-tools"),
-            is_for_users_only: value("disable-model-invocation").is_some_and(|text| text == "true"),
+            is_for_users_only,
             error: None,
             problems,
         }
@@ -111,32 +142,142 @@ fn front_matter(text: &str) -> Option<Vec<&str>> {
     Some(lines[..end].to_vec())
 }
 
-/// Returns what front matter says for a key, in one line.
+/// The values of a front matter by their keys; `None` for one that is neither a text nor a list of texts.
+type FrontMatter = BTreeMap<String, Option<String>>;
+
+/// Reads front matter, also if it is YAML only once a text in it is quoted. Returns what is wrong in that case.
 ///
-/// Of YAML, this reads what skills use: a value behind its key or in the indented lines after it, quoted or not, and lists.
-fn value_of(front: &[&str], key: &str) -> Option<String> {
-    let at = front.iter().position(|line| {
-        line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'))
-    })?;
-    let (_, first) = front[at].split_once(':')?;
-    // `|` and `>` say how the lines after them are joined; here they become one line in any case.
-    let first = first.trim();
-    let is_block = first.starts_with(['|', '>']) && first.len() <= 3;
-    let more = front[at + 1..].iter().take_while(|line| {
-        line.trim().is_empty() || line.starts_with([' ', '\t']) || line.starts_with("- ")
-    });
-    let is_list = first.is_empty();
-    let more = more.map(|line| match line.trim_start().strip_prefix("- ") {
-        Some(item) if is_list => item,
-        _ => line,
-    });
-    let words = [first].into_iter().filter(|_| !is_block).chain(more);
-    let joined: Vec<&str> = words.flat_map(str::split_whitespace).collect();
-    let plain: String = joined.join(" ").chars().filter(|c| !c.is_control()).collect();
-    let unquoted = ['"', '\''].iter().find_map(|quote| {
-        plain.strip_prefix(*quote).and_then(|inside| inside.strip_suffix(*quote))
-    });
-    Some(unquoted.unwrap_or(&plain).to_owned())
+/// # Errors
+///
+/// Fails if it is not YAML.
+fn read_front_matter(lines: &[&str]) -> Result<(FrontMatter, Option<String>), String> {
+    let error = match parse_yaml(&lines.join("\n")) {
+        Ok(values) => return Ok((values, None)),
+        Err(error) => error,
+    };
+    // Many descriptions have a colon.
+    let quoted: Vec<String> = lines.iter().map(|line| quote_value(line)).collect();
+    let values = parse_yaml(&quoted.join("\n")).map_err(|_| error.clone())?;
+    Ok((values, Some(format!("a text with a colon has to be quoted in YAML: {error}"))))
+}
+
+/// Quotes the value of a line `key: value`, if it is a plain text that has a colon.
+fn quote_value(line: &str) -> String {
+    let is_key = |key: &str| key.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    match line.split_once(':').map(|(key, value)| (key, value.trim())) {
+        Some((key, value))
+            if is_key(key) && value.contains(':') && !value.starts_with(YAML_INDICATORS) =>
+        {
+            format!("{key}: '{}'", value.replace('\'', "''"))
+        }
+        _ => line.to_owned(),
+    }
+}
+
+/// Characters with which no plain text begins in YAML.
+const YAML_INDICATORS: [char; 14] =
+    ['"', '\'', '[', ']', '{', '}', '|', '>', '&', '*', '!', '#', '%', '@'];
+
+/// Parses a mapping, whose texts and lists of texts become one line each.
+///
+/// # Errors
+///
+/// Fails if the text is not YAML, if it is anything else, and if two keys are the same.
+fn parse_yaml(text: &str) -> Result<FrontMatter, String> {
+    let mut events = YamlEvents { parser: Parser::new_from_str(text), line: 1 };
+    let mut values = FrontMatter::new();
+    loop {
+        match events.next()? {
+            Event::StreamStart | Event::DocumentStart(_) => {}
+            Event::MappingStart(..) => break,
+            _ => return Err(events.error("expected keys with values")),
+        }
+    }
+    loop {
+        let key = match events.next()? {
+            Event::Scalar(key, ..) => key.into_owned(),
+            Event::MappingEnd => break,
+            _ => return Err(events.error("a key has to be a text")),
+        };
+        let value = match events.next()? {
+            Event::Scalar(text, ScalarStyle::Plain, ..) if matches!(&*text, "~" | "null") => {
+                Some(String::new())
+            }
+            Event::Scalar(text, ..) => Some(text.into_owned()),
+            Event::SequenceStart(..) => events.read_list()?,
+            _ => events.skip(1).map(|()| None)?,
+        };
+        let value = value.map(|text| {
+            let words: Vec<&str> = text.split_whitespace().collect();
+            words.join(" ").chars().filter(|c| !c.is_control()).collect()
+        });
+        if values.insert(key.clone(), value).is_some() {
+            return Err(events.error(&format!("`{key}` is there twice")));
+        }
+    }
+    while events.next()? != Event::StreamEnd {}
+    Ok(values)
+}
+
+/// The events of a YAML document.
+struct YamlEvents<'a> {
+    parser: Parser<'a, StrInput<'a>>,
+    /// The line of the last one, in the file.
+    line: usize,
+}
+
+impl<'a> YamlEvents<'a> {
+    /// Returns the next event. An alias is an error, since what it stands for is not kept.
+    fn next(&mut self) -> Result<Event<'a>, String> {
+        // The front matter begins on the second line of the file.
+        match self.parser.next() {
+            None => Ok(Event::StreamEnd),
+            Some(Ok((event, span))) => {
+                self.line = span.start.line() + 1;
+                match event {
+                    Event::Alias(_) => Err(self.error("aliases (`*`) are not supported")),
+                    event => Ok(event),
+                }
+            }
+            Some(Err(error)) => {
+                self.line = error.marker().line() + 1;
+                Err(self.error(error.info()))
+            }
+        }
+    }
+
+    /// Returns the rest of a list as a text; `None` if something else than texts is in it.
+    fn read_list(&mut self) -> Result<Option<String>, String> {
+        let mut items = Some(Vec::new());
+        loop {
+            match self.next()? {
+                Event::SequenceEnd => return Ok(items.map(|items| items.join(" "))),
+                Event::Scalar(text, ..) => {
+                    items.iter_mut().for_each(|items| items.push(text.clone()));
+                }
+                _ => {
+                    self.skip(1)?;
+                    items = None;
+                }
+            }
+        }
+    }
+
+    /// Skips the rest of as many lists and mappings as are open.
+    fn skip(&mut self, mut open: usize) -> Result<(), String> {
+        while open > 0 {
+            match self.next()? {
+                Event::SequenceStart(..) | Event::MappingStart(..) => open += 1,
+                Event::SequenceEnd | Event::MappingEnd | Event::StreamEnd => open -= 1,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn error(&self, what: &str) -> String {
+        format!("line {}: {what}", self.line)
+    }
 }
 
 #[cfg(test)]
@@ -166,6 +307,44 @@ mod tests {
         {
             assert!(SkillFile::parse(text, "a").error.is_some(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_reported() {
+        let parse = |front: &str| SkillFile::parse(&format!("---\nname: a\n{front}\n---\n"), "a");
+        for (front, description) in [
+            ("description: \"It says \\\"go\\\": \\u00e4\"", "It says \"go\": ä"),
+            ("description: 'it''s' # a comment", "it's"),
+            ("description: >-\n  Does: things\n  # and more", "Does: things # and more"),
+            ("\"description\": [Does, things]", "Does things"),
+        ] {
+            let skill = parse(front);
+            assert_eq!((&*skill.description, skill.problems.len()), (description, 0), "{front}");
+        }
+        let skill = parse("description: Use it: it's good");
+        assert_eq!(skill.description, "Use it: it's good");
+        assert!(skill.problems[0].contains("quoted in YAML: line 3: "), "{skill:?}");
+        for (front, expected) in [
+            ("description: \"x\n  unfinished", "line "),
+            ("description: *other", "line 3: aliases"),
+            ("description: x\ndescription: y", "line 4: `description` is there twice"),
+            ("description: {text: x}", "no description"),
+            ("description: [x", "line "),
+            ("- x", "line "),
+        ] {
+            let skill = parse(front);
+            assert!(
+                skill.error.as_ref().is_some_and(|error| error.contains(expected)),
+                "{skill:?}"
+            );
+        }
+        let skill = parse("description: x\nlicense: {name: MIT}\ndisable-model-invocation: yes");
+        let problems =
+            ["its license is not a text", "its disable-model-invocation is neither true nor false"];
+        assert_eq!(
+            (skill.problems.as_slice(), skill.is_for_users_only),
+            (&problems.map(str::to_owned)[..], true)
+        );
     }
 
     #[test]

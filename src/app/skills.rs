@@ -23,8 +23,8 @@ const HOME_FOLDERS: [&str; 2] = [".agents/skills", ".claude/skills"];
 /// The file that makes a folder a skill.
 pub(super) const SKILL_FILE: &str = "SKILL.md";
 
-/// The most skills of the project, and of the user.
-const MAX_SKILLS: usize = 100;
+/// The most skills of the project, and of the user, that are read.
+pub(super) const MAX_SKILLS: usize = 100;
 
 /// The most entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 1_000;
@@ -67,6 +67,8 @@ word_enum! {
         Shadowed = "shadowed",
         /// It can't be used.
         Invalid = "invalid",
+        /// It is not read, since there are too many.
+        OverLimit = "over-limit",
     }
 }
 
@@ -82,12 +84,21 @@ impl Skill {
 pub struct SkillSources {
     /// The folders that have skills of the user, the first one first.
     pub folders: Vec<PathBuf>,
+    /// The folders in which a new folder may have skills of the user, too.
+    pub parents: Vec<PathBuf>,
     /// The names that are used, with wildcards.
     pub include: Vec<String>,
     /// The names that are not used, with wildcards.
     pub exclude: Vec<String>,
     /// Whether a skill of the project takes precedence over one of the user.
     pub is_project_trusted: bool,
+}
+
+/// The skills of the user, as they were read.
+#[derive(Clone, Debug, Default)]
+pub struct UserSkills {
+    sources: SkillSources,
+    skills: Vec<Skill>,
 }
 
 impl SkillSources {
@@ -101,49 +112,20 @@ impl SkillSources {
         let home = home.flat_map(|home| HOME_FOLDERS.map(|folder| home.join(folder)));
         Self {
             folders: own.into_iter().chain(more).chain(home).collect(),
+            parents: settings
+                .folders
+                .iter()
+                .filter_map(|pattern| parent_of_matches(pattern))
+                .collect(),
             include: settings.include.clone(),
             exclude: settings.exclude.clone(),
             is_project_trusted: config.is_trusted,
         }
     }
 
-    /// Returns the folders of the user's skills that may be used, with links resolved.
-    pub(super) fn user_folders(&self) -> Vec<PathBuf> {
-        let skills = self.user_skills().into_iter();
-        let used = skills.filter(|skill| skill.status == SkillStatus::Active);
-        used.filter_map(|skill| Some(skill.user_folder()?.to_owned())).collect()
-    }
-
-    /// Returns the skills of a workspace and of the user, those of the workspace first.
-    pub fn find(&self, root: &WorkspaceRoot) -> Vec<Skill> {
-        let mut skills = self.project_skills(root);
-        let is_inside = |skill: &Skill| skill.file.starts_with(root.path());
-        let known: Vec<PathBuf> = skills
-            .iter()
-            .filter_map(|skill| root.path().join(&skill.file).canonicalize().ok())
-            .collect();
-        let own = self.user_skills().into_iter();
-        // The same file under two names is one skill.
-        skills.extend(own.filter(|skill| !is_inside(skill) || !known.contains(&skill.file)));
-        let (first, second) = match self.is_project_trusted {
-            true => (SkillScope::Project, SkillScope::User),
-            false => (SkillScope::User, SkillScope::Project),
-        };
-        let mut chosen: BTreeMap<String, PathBuf> = BTreeMap::new();
-        for scope in [first, second] {
-            for skill in skills.iter_mut().filter(|skill| skill.scope == scope) {
-                if skill.status != SkillStatus::Active {
-                    continue;
-                }
-                if let Some(other) = chosen.get(&skill.name) {
-                    skill.status = SkillStatus::Shadowed;
-                    skill.reason = Some(format!("{} has the same name", other.display()));
-                } else {
-                    chosen.insert(skill.name.clone(), skill.file.clone());
-                }
-            }
-        }
-        skills
+    /// Reads the skills of the user.
+    pub fn read(self) -> UserSkills {
+        UserSkills { skills: self.user_skills(), sources: self }
     }
 
     fn project_skills(&self, root: &WorkspaceRoot) -> Vec<Skill> {
@@ -151,19 +133,24 @@ impl SkillSources {
         let mut seen = Vec::new();
         for folder in PROJECT_FOLDERS {
             let Ok(folder) = RelPath::new(folder) else { continue };
-            let Ok((entries, _)) = root.list(&folder, MAX_ENTRIES) else { continue };
+            let Ok((entries, has_more)) = root.list(&folder, MAX_ENTRIES) else { continue };
+            if has_more {
+                warn_about_entries(folder.as_path());
+            }
             for entry in entries {
                 let path = folder.join(&entry.name);
                 let file = path.join(SKILL_FILE.as_ref());
                 let is_folder = matches!(entry.kind, FileKind::Directory | FileKind::Link);
                 let real = root.path().join(file.as_path()).canonicalize().ok();
                 let is_known = real.as_ref().is_some_and(|real| seen.contains(real));
-                if !is_folder || !root.exists(&file) || is_known || skills.len() == MAX_SKILLS {
+                if !is_folder || !root.exists(&file) || is_known {
                     continue;
                 }
                 seen.extend(real);
-                let about = SkillFile::read(root, &file, &escape_name(&entry.name));
-                skills.push(self.skill(SkillScope::Project, file.as_path().to_owned(), about));
+                let name = escape_name(&entry.name);
+                let read = || SkillFile::read(root, &file, &name);
+                let path = file.as_path().to_owned();
+                skills.push(self.skill(SkillScope::Project, path, skills.len(), &name, read));
             }
         }
         skills
@@ -175,21 +162,36 @@ impl SkillSources {
             for (name, path) in subfolders(folder) {
                 let file = path.join(SKILL_FILE);
                 let is_known = skills.iter().any(|skill| skill.file == file);
-                if is_known || skills.len() == MAX_SKILLS || file.symlink_metadata().is_err() {
+                if is_known || file.symlink_metadata().is_err() {
                     continue;
                 }
                 let (Ok(root), Ok(inside)) = (WorkspaceRoot::open(&path), RelPath::new(SKILL_FILE))
                 else {
                     continue;
                 };
-                let about = SkillFile::read(&root, &inside, &name);
-                skills.push(self.skill(SkillScope::User, file, about));
+                let read = || SkillFile::read(&root, &inside, &name);
+                skills.push(self.skill(SkillScope::User, file, skills.len(), &name, read));
             }
         }
         skills
     }
 
-    fn skill(&self, scope: SkillScope, file: PathBuf, about: SkillFile) -> Skill {
+    /// Returns a skill of a folder with this name, which is read if there are not too many before it.
+    fn skill(
+        &self,
+        scope: SkillScope,
+        file: PathBuf,
+        earlier: usize,
+        folder: &str,
+        read: impl FnOnce() -> SkillFile,
+    ) -> Skill {
+        if earlier >= MAX_SKILLS {
+            let reason = format!("only {MAX_SKILLS} skills of the {} count", scope.as_str());
+            let about = SkillFile { name: folder.to_owned(), ..SkillFile::default() };
+            let (name, status) = (folder.to_owned(), SkillStatus::OverLimit);
+            return Skill { name, scope, file, about, status, reason: Some(reason) };
+        }
+        let about = read();
         let name = about.name.clone();
         let is_in =
             |patterns: &[String]| patterns.iter().any(|pattern| matches_wildcard(pattern, &name));
@@ -211,17 +213,79 @@ impl SkillSources {
     }
 }
 
+impl UserSkills {
+    /// Returns the folders of those that may be used, with links resolved.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        let used = self.skills.iter().filter(|skill| skill.status == SkillStatus::Active);
+        used.filter_map(|skill| Some(skill.user_folder()?.to_owned())).collect()
+    }
+
+    /// Returns where they were looked for.
+    pub(super) fn sources(&self) -> &SkillSources {
+        &self.sources
+    }
+
+    /// Returns the skills of a workspace and of the user, those of the workspace first.
+    pub fn find(&self, root: &WorkspaceRoot) -> Vec<Skill> {
+        let mut skills = self.sources.project_skills(root);
+        let is_inside = |skill: &Skill| skill.file.starts_with(root.path());
+        let known: Vec<PathBuf> = skills
+            .iter()
+            .filter_map(|skill| root.path().join(&skill.file).canonicalize().ok())
+            .collect();
+        // The same file under two names is one skill.
+        let own = self.skills.iter();
+        let own = own.filter(|skill| !is_inside(skill) || !known.contains(&skill.file));
+        skills.extend(own.cloned());
+        let (first, second) = match self.sources.is_project_trusted {
+            true => (SkillScope::Project, SkillScope::User),
+            false => (SkillScope::User, SkillScope::Project),
+        };
+        let mut chosen: BTreeMap<String, PathBuf> = BTreeMap::new();
+        for scope in [first, second] {
+            for skill in skills.iter_mut().filter(|skill| skill.scope == scope) {
+                if skill.status != SkillStatus::Active {
+                    continue;
+                }
+                if let Some(other) = chosen.get(&skill.name) {
+                    skill.status = SkillStatus::Shadowed;
+                    skill.reason = Some(format!("{} has the same name", other.display()));
+                } else {
+                    chosen.insert(skill.name.clone(), skill.file.clone());
+                }
+            }
+        }
+        skills
+    }
+}
+
 /// Returns the subfolders of a folder in the order of their names, with links resolved.
 fn subfolders(folder: &Path) -> Vec<(String, PathBuf)> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_ENTRIES);
+    let mut entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<(String, PathBuf)> = entries
+        .by_ref()
+        .take(MAX_ENTRIES)
         .filter_map(|entry| {
             let path = entry.path().canonicalize().ok().filter(|path| path.is_dir())?;
             Some((escape_name(&entry.file_name()), path))
         })
         .collect();
+    if entries.next().is_some() {
+        warn_about_entries(folder);
+    }
     found.sort();
     found
+}
+
+fn warn_about_entries(folder: &Path) {
+    log::warn!("only {MAX_ENTRIES} entries of {} are looked at for skills", folder.display());
+}
+
+/// Returns the folder in which a new folder would match the first name of a path that has a `*`.
+fn parent_of_matches(pattern: &Path) -> Option<PathBuf> {
+    let has_star = |path: &&Path| path.as_os_str().to_string_lossy().contains('*');
+    let first = pattern.ancestors().filter(has_star).last()?;
+    first.parent().map(Path::to_owned)
 }
 
 /// Returns the folders that a path with `*` in its names means, in the order of their names.
@@ -246,7 +310,16 @@ fn expand(pattern: &Path) -> Vec<PathBuf> {
             names.sort();
             names
         });
-        found = below.take(MAX_ENTRIES).collect();
+        let mut below = below.into_iter();
+        let first: Vec<PathBuf> = below.by_ref().take(MAX_ENTRIES).collect();
+        if below.next().is_some() {
+            log::warn!(
+                "only {MAX_ENTRIES} folders of {} are looked at for skills",
+                pattern.display()
+            );
+        }
+        drop(below);
+        found = first;
     }
     found
 }
@@ -268,7 +341,7 @@ mod tests {
     fn found(folder: &Path, sources: &SkillSources) -> Vec<String> {
         let root = WorkspaceRoot::open(folder.join("w")).unwrap();
         let base = folder.canonicalize().unwrap();
-        let skills = sources.find(&root).into_iter();
+        let skills = sources.clone().read().find(&root).into_iter();
         let line = |skill: Skill| {
             let file = skill.file.strip_prefix(&base).unwrap_or(&skill.file).display().to_string();
             format!("{} {} {file}", skill.name, skill.status.as_str())
@@ -331,7 +404,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         put(folder.path(), "w/.agents/skills/x\n\n# Heading/SKILL.md", &skill("x"));
         let root = WorkspaceRoot::open(folder.path().join("w")).unwrap();
-        let found = sources(folder.path()).find(&root);
+        let found = sources(folder.path()).read().find(&root);
         assert_eq!((found.len(), found[0].status), (1, SkillStatus::Invalid));
     }
 
@@ -355,7 +428,7 @@ mod tests {
             .collect();
         assert_eq!(active, ["pdf-a active home/skills/pdf-a/SKILL.md"]);
         assert_eq!(
-            sources.user_folders(),
+            sources.read().folders(),
             [folder.path().canonicalize().unwrap().join("home/skills/pdf-a")]
         );
     }

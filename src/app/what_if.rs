@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::mem;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -27,7 +28,7 @@ use crate::tools::{
 use crate::workspace::WorkspaceRoot;
 
 /// What other settings would have changed in a session. The serialized form is what `architect what-if --json` prints.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WhatIfReport {
     /// The session.
     pub session_id: SessionId,
@@ -47,7 +48,7 @@ pub struct WhatIfReport {
 }
 
 /// What a session has used.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SessionUsage {
     /// Replies whose tool calls ran.
     pub steps: u32,
@@ -85,7 +86,7 @@ impl SessionUsage {
 }
 
 /// Where a run would have taken another path.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WhatIfDivergence {
     /// The record.
     pub seq: u64,
@@ -100,7 +101,7 @@ pub struct WhatIfDivergence {
 }
 
 /// A tool call that would have been decided otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ChangedDecision {
     /// The record that led to the call.
     pub seq: u64,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::context::find_git;
 use super::process_env::ProcessEnv;
 use super::sandbox::Sandbox;
+use super::skills::SkillSources;
 use crate::config::Config;
 use crate::exec::{CommandEnd, CommandSpec, SandboxMode};
 use crate::policy::GuardedFiles;
@@ -49,7 +50,7 @@ pub struct SandboxedGit<'a> {
 impl ConfinedGit for SandboxedGit<'_> {
     fn run(&self, work_tree: &Path, args: &[&str]) -> Result<(), String> {
         let git = find_git(OsStr::new(self.env.variable("PATH").unwrap_or_default()));
-        let git = git.ok_or_else(|| "there is no git".to_owned())?;
+        let git = git.ok_or_else(|| "git was not found".to_owned())?;
         let mut config = self.config.clone();
         let mode = &mut config.settings.sandbox.mode;
         if *mode == SandboxMode::ReadOnly {
@@ -57,7 +58,8 @@ impl ConfinedGit for SandboxedGit<'_> {
             *mode = SandboxMode::WorkspaceWrite;
         }
         let guarded = GuardedFiles::default();
-        let sandbox = Sandbox::new(&config, self.env, work_tree.to_owned(), guarded)
+        let skills = SkillSources::new(&config, self.env).read();
+        let sandbox = Sandbox::new(&config, self.env, work_tree.to_owned(), guarded, &skills)
             .map_err(|error| error.to_string())?;
         let argv = [git.into_os_string()].into_iter().chain(args.iter().map(OsString::from));
         let mut command = CommandSpec::new(argv.collect(), work_tree);

@@ -23,7 +23,7 @@ pub(super) fn ask(config: &Config, world: &ProcessEnv) -> Result<(), CliError> {
     );
     let refused = || {
         CliError::usage(what.clone())
-            .hint("look at what has changed; then `architect config trust` trusts it as it is")
+            .hint("look at the changes; then `architect config trust` trusts the current files")
             .hint(format!(
                 "`--trust` or {TRUST_VARIABLE}=1 trusts it for one run; {TRUST_VARIABLE}=0 runs without it"
             ))

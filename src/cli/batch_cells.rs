@@ -16,7 +16,6 @@ use architect::workflow::batch::{
     TaskOptions, TaskWorkspace, log_file_sinks,
 };
 use architect::workflow::with_evaluator;
-use serde_json::json;
 
 use super::args::SettingsArgs;
 use super::config_options::{
@@ -290,6 +289,7 @@ impl CellConfigurator for CellOptions<'_> {
         }
         let layers = &settings.layers;
         let saved = SavedOptions {
+            omitted: Vec::new(),
             untrusted_sets: Vec::new(),
             sets,
             agent: Some(agent.clone()),
@@ -303,7 +303,7 @@ impl CellConfigurator for CellOptions<'_> {
         };
         let execution = execution_mode(saved.dry_run);
         let evaluator = self.evaluator.clone();
-        Ok(CellConfig { config, agent, execution, options: json!(saved), evaluator })
+        Ok(CellConfig { config, agent, execution, options: saved.to_json(), evaluator })
     }
 
     fn sinks(

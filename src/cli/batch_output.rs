@@ -52,10 +52,10 @@ impl BatchProgress {
         );
         if finished > 0 {
             let cells = self.cells;
-            self.line(&match self.lang {
-                Language::En => format!("{finished} of {cells} cells are finished"),
-                Language::Es => format!("{finished} de {cells} celdas están terminadas"),
-            });
+            self.line(&self.lang.pick([
+                format!("{finished} of {cells} cells are finished"),
+                format!("{finished} de {cells} celdas están terminadas"),
+            ]));
         }
     }
 
@@ -116,12 +116,10 @@ impl BatchObserver for BatchProgress {
                     }),
                 );
                 if is_resumed || self.is_verbose {
-                    let verb = match (self.lang, is_resumed) {
-                        (Language::En, true) => "resumes",
-                        (Language::En, false) => "begins",
-                        (Language::Es, true) => "se reanuda",
-                        (Language::Es, false) => "empieza",
-                    };
+                    let verb = self.lang.pick(match is_resumed {
+                        true => ["resumes", "se reanuda"],
+                        false => ["begins", "empieza"],
+                    });
                     self.line(&format!("· {} {verb}", sanitize::line(&cell.label())));
                 }
             }
@@ -136,10 +134,10 @@ impl BatchObserver for BatchProgress {
                 self.end_row(cell);
                 let event = json!({"id": cell.task.id, "variant": cell.variant_id()});
                 self.event("cell_stopped", event);
-                let rest = match self.lang {
-                    Language::En => "stopped; the same command resumes it",
-                    Language::Es => "detenida; la misma orden la reanuda",
-                };
+                let rest = self.lang.pick([
+                    "stopped; the same command resumes it",
+                    "detenida; la misma orden la reanuda",
+                ]);
                 self.line(&format!("‖ {} {rest}", sanitize::line(&cell.label())));
             }
         }
@@ -148,10 +146,10 @@ impl BatchObserver for BatchProgress {
 
 /// Returns a line such as `✓ a/x  success  $0.001200  3.2 s  (12 of 100)`.
 fn format_row(lang: Language, row: &CellRow, finished: usize, cells: usize) -> String {
-    let [of, no_price, failed_check, evaluation] = match lang {
-        Language::En => ["of", "no price", "failed check", "evaluation"],
-        Language::Es => ["de", "sin precio", "comprobación fallida", "evaluación"],
-    };
+    let [of, no_price, failed_check, evaluation] = lang.pick([
+        ["of", "no price", "failed check", "evaluation"],
+        ["de", "sin precio", "comprobación fallida", "evaluación"],
+    ]);
     let mark = if row.is_success() { "✓" } else { "✗" };
     let cost = row.cost.map_or(no_price.to_owned(), |cost| format!("${cost:.6}"));
     let mut text = format!("{mark} {}  {}", sanitize::line(&row.label()), row.status);
@@ -171,27 +169,22 @@ fn format_row(lang: Language, row: &CellRow, finished: usize, cells: usize) -> S
     text
 }
 
-/// Prints the totals of a batch.
+/// Prints the result of a batch as a document or as text.
 ///
 /// # Errors
 ///
 /// Fails if standard output can't be written.
-pub(crate) fn print_totals(
+pub(crate) fn print_batch_result(
     format: OutputFormat,
-    summary: &Value,
-    [totals, cost]: [&str; 2],
+    mut document: Value,
+    text: impl FnOnce() -> String,
 ) -> Result<u8, CliError> {
     match format {
-        OutputFormat::Text => {
-            let folder =
-                sanitize::line(summary["folder"].as_str().unwrap_or_default()).into_owned();
-            output::print(&format!("{totals}\n{cost}; the results are in {folder}"))
-        }
-        OutputFormat::Json => output::print(&summary.to_string()),
+        OutputFormat::Text => output::print(&text()),
+        OutputFormat::Json => output::print(&document.to_string()),
         OutputFormat::StreamJson => {
-            let mut result = summary.clone();
-            result["type"] = json!("result");
-            output::print(&result.to_string())
+            document["type"] = json!("result");
+            output::print(&document.to_string())
         }
     }
 }

@@ -1,11 +1,14 @@
 //! From options to a configuration.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
 use architect::app::{
     AppError, ExecutionMode, ProcessEnv, ResolvedModel, RunSetup, collect_secrets,
 };
 use architect::config::{
     Config, ConfigSources, NoticeCause, OptionOverride, ProjectTrust, TRUST_VARIABLE,
-    is_cumulative, is_list, load,
+    is_cumulative, is_list, load, may_set_secret,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -26,6 +29,9 @@ pub(crate) struct SavedOptions {
     pub(crate) untrusted_sets: Vec<String>,
     /// As `--set` takes them.
     pub(crate) sets: Vec<String>,
+    /// The keys of those that are not stored, since their values may be secrets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) omitted: Vec<String>,
     pub(crate) agent: Option<String>,
     pub(crate) config: Option<String>,
     pub(crate) profile: Option<String>,
@@ -45,6 +51,7 @@ pub(crate) fn load_config(
     before: &SavedOptions,
 ) -> Result<(Config, SavedOptions), CliError> {
     let overrides = collect_options(args, output);
+    before.report_omitted(&args.layers.set);
     let agent = args.agent.clone().or_else(|| before.agent.clone());
     let layers = &args.layers;
     let mut own = layers.set.clone();
@@ -54,6 +61,7 @@ pub(crate) fn load_config(
     }
     let remembered = SavedOptions {
         untrusted_sets: Vec::new(),
+        omitted: before.omitted.clone(),
         sets: drop_replaced(
             [before.untrusted_sets.clone(), before.sets.clone(), own.clone(), as_sets(&overrides)]
                 .concat(),
@@ -210,17 +218,21 @@ pub(crate) fn as_sets(overrides: &[OptionOverride]) -> Vec<String> {
 /// Leaves out settings that a later one of the same key replaces, so that they don't accumulate in a session that is
 /// resumed often. Items of cumulative lists all stay.
 fn drop_replaced(sets: Vec<String>) -> Vec<String> {
-    let key = |set: &str| set.split('=').next().map(|key| key.trim().to_owned());
     let mut kept: Vec<String> = Vec::new();
     for set in sets {
-        let replaces = |other: &String| match key(&set) {
-            Some(path) if is_cumulative(&path) => *other == set,
-            path => key(other) == path,
+        let replaces = |other: &String| match set_key(&set) {
+            path if is_cumulative(&path) => *other == set,
+            path => set_key(other) == path,
         };
         kept.retain(|other| !replaces(other));
         kept.push(set);
     }
     kept
+}
+
+/// Returns the key of a setting as `--set` takes it.
+fn set_key(set: &str) -> String {
+    set.split('=').next().unwrap_or_default().trim().to_owned()
 }
 
 impl SavedOptions {
@@ -259,6 +271,34 @@ impl SavedOptions {
         Self { untrusted_sets, sets, agent, disable_mcp, dry_run: self.dry_run, ..Self::default() }
     }
 
+    /// Returns the stored form. It has no value that may be a secret, only its key.
+    pub(crate) fn to_json(&self) -> Value {
+        let (secret, sets): (Vec<String>, Vec<String>) =
+            self.sets.iter().cloned().partition(|set| may_set_secret(set));
+        let mut omitted: Vec<String> = secret.iter().map(|set| set_key(set)).collect();
+        omitted.extend(self.omitted.clone());
+        omitted.retain(|key| !sets.iter().any(|set| set_key(set) == *key));
+        omitted.sort();
+        omitted.dedup();
+        json!(Self { sets, omitted, ..self.clone() })
+    }
+
+    /// Warns, once in a process, about what a session had, is not stored, and is not among these settings.
+    fn report_omitted(&self, own: &[String]) {
+        static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+        let is_missing = |key: &&String| !own.iter().any(|set| set_key(set) == **key);
+        for key in self.omitted.iter().filter(is_missing) {
+            let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+            if !reported.insert(key.clone()) {
+                continue;
+            }
+            log::warn!(
+                "{key} is not stored in the session, since its value may be a secret: give it again with --set, or set it in \
+                 your configuration"
+            );
+        }
+    }
+
     /// Reads the stored form; missing options are not set.
     pub(crate) fn from_json(value: &Value) -> Self {
         Self::deserialize(value).unwrap_or_default()
@@ -283,6 +323,20 @@ mod tests {
     }
 
     #[test]
+    fn a_value_that_may_be_a_secret_is_not_stored() {
+        let sets = ["llm.headers.X-Gateway=canary", "llm.options.user=a1b2c3d4e5f6g7h8", "a.b=1"];
+        let saved =
+            SavedOptions { sets: sets.map(str::to_owned).into(), ..SavedOptions::default() };
+        let stored = saved.to_json();
+        assert_eq!(stored["sets"], json!(["a.b=1"]));
+        assert_eq!(stored["omitted"], json!(["llm.headers.X-Gateway", "llm.options.user"]));
+        // Until it is replaced by one that is stored.
+        let mut again = SavedOptions::from_json(&stored);
+        again.sets.push("llm.options.user=me".to_owned());
+        assert_eq!(again.to_json()["omitted"], json!(["llm.headers.X-Gateway"]));
+    }
+
+    #[test]
     fn what_a_session_remembers_reads_back() {
         let remembered = SavedOptions {
             sets: vec!["limits.max_steps=3".into()],
@@ -290,7 +344,7 @@ mod tests {
             dry_run: true,
             ..SavedOptions::default()
         };
-        assert_eq!(SavedOptions::from_json(&json!(remembered)), remembered);
+        assert_eq!(SavedOptions::from_json(&remembered.to_json()), remembered);
         assert_eq!(SavedOptions::from_json(&Value::Null), SavedOptions::default());
     }
 }

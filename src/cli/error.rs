@@ -160,7 +160,7 @@ fn from_config_error(error: &ConfigError) -> CliError {
 /// Returns what the user can do about a session that can only be read.
 fn read_only_hints(session: SessionId, why: &ReadOnlyReason) -> Vec<String> {
     let fork = |seq: u64| {
-        format!("`architect fork {session}@{}` continues in a copy of what is intact", seq - 1)
+        format!("`architect fork {session}@{}` continues in a copy of the intact part", seq - 1)
     };
     match *why {
         ReadOnlyReason::NewerFormat { .. } => vec!["resume it with that release".to_owned()],
@@ -171,7 +171,7 @@ fn read_only_hints(session: SessionId, why: &ReadOnlyReason) -> Vec<String> {
         ReadOnlyReason::UnknownRecord { seq, .. } => vec![fork(seq)],
         ReadOnlyReason::Damaged { seq, .. } => vec![
             fork(seq),
-            format!("`architect resume {session} --repair` cuts off what is damaged"),
+            format!("`architect resume {session} --repair` truncates the journal at the damage"),
         ],
     }
 }
@@ -180,17 +180,17 @@ fn read_only_hints(session: SessionId, why: &ReadOnlyReason) -> Vec<String> {
 pub(crate) fn error_hints(error: &AppError) -> Vec<String> {
     let hints: &[&str] = match error {
         AppError::NoModel => &[
-            "name one: --model PROVIDER/NAME, or `model` in [llm] of the configuration",
+            "name one: --model PROVIDER/NAME, or `model` in [llm] of the configuration; `architect models` lists them",
             "`architect demo` shows a whole run without a model",
         ],
-        AppError::Model(ModelSpecError::UnknownName { .. }) => {
-            &["with --api-base any name is accepted, for an OpenAI-compatible server"]
-        }
+        AppError::Model(ModelSpecError::UnknownName { .. }) => &[
+            "`architect models` lists the known names; with --api-base, any name of an OpenAI-compatible server is accepted",
+        ],
         AppError::Connect(ConnectError::MissingKey { .. }) => {
             &["set the variable, or name another one with --api-key-env"]
         }
         AppError::Connect(ConnectError::KeyCommand { .. }) => &[
-            "run it in a shell: it has to print the key alone, within a minute, and gets no keys of providers in its \
+            "run it in a shell: it has to print only the key, within a minute, and gets no keys of providers in its \
              environment",
         ],
         AppError::Connect(ConnectError::Credentials(_)) => &[
@@ -234,11 +234,14 @@ fn journal_hints(error: &JournalError) -> Vec<String> {
             format!("`architect fork {session}` continues in a copy"),
         ],
         JournalError::SessionExists(session) => {
-            vec![resume(session), "without --session an id is generated".to_owned()]
+            vec![resume(session), "without --session, an id is generated".to_owned()]
         }
         JournalError::NotRunning(session) => vec![resume(session)],
-        JournalError::UnknownSession(_) | JournalError::InvalidId(_) => {
+        JournalError::UnknownSession(_) => {
             vec!["`architect sessions list` lists the stored sessions".to_owned()]
+        }
+        JournalError::InvalidId(_) => {
+            vec!["an id is a UUID in lower case; without --session, one is generated".to_owned()]
         }
         JournalError::ReadOnly { session, reason } => read_only_hints(*session, reason),
         JournalError::Damaged { session, reason } => {

@@ -18,6 +18,7 @@ use architect::view::{
     CostSource, OutputError, Reporter, RunInfo, RunResult, SaveError, append, is_standard_stream,
     sanitize, save,
 };
+use architect::workflow::batch::emit::shell_word;
 use architect::workflow::{EvaluatedRuns, RetryContext, evaluate, plan_first};
 use architect::workspace::resolve_inside;
 use rustix::fs::{Access, access};
@@ -226,7 +227,7 @@ fn resume_command(result: &RunResult, config: &Config) -> Option<String> {
         && !matches!(rank, LayerRank::Default | LayerRank::User | LayerRank::Variable)
     {
         let set = format!("sessions.dir={}", dir.display());
-        command.push_str(&format!(" --set {}", shell_quote(&set)));
+        command.push_str(&format!(" --set {}", shell_word(&set)));
     }
     let limits = &config.settings.limits;
     if result.stop_reason == Some(StopReason::Closed(CloseReason::BudgetExceeded)) {
@@ -255,16 +256,6 @@ fn resume_command(result: &RunResult, config: &Config) -> Option<String> {
     ];
     zeros.iter().filter(|(is_zero, _)| *is_zero).for_each(|(_, option)| command.push_str(option));
     Some(command)
-}
-
-/// Returns a word as a shell takes it.
-fn shell_quote(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:@%+,".contains(c);
-    if word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 /// Returns the file for the answer; `None` also for `-`, standard output, which has the answer.
@@ -335,7 +326,7 @@ impl ReportPlan {
             (None, Some(_)) if is_step_summary => ReportFormat::Github,
             (None, Some(path)) => ReportFormat::from_path(path).ok_or_else(|| {
                 CliError::usage(format!("unknown report format: {}", path.display()))
-                    .hint("use the extension .json, .md or .html, or name the format with --report")
+                    .hint("use the extension .json, .md or .html, or give --report FORMAT")
             })?,
             (None, None) => return Ok(None),
         };

@@ -14,7 +14,7 @@ use architect::app::{
 use architect::config::Config;
 use architect::journal::{Durability, SessionStore};
 use architect::machine::{CloseReason, LlmFailure, StopReason};
-use architect::model::{Language, MicroUsd, pluralize};
+use architect::model::{Language, MicroUsd};
 use architect::view::report::RunReport;
 use architect::view::{CostSource, RunInfo, RunResult, sanitize};
 use architect::workflow::batch::plain_name;
@@ -254,8 +254,9 @@ impl StartedWorkflow<'_> {
         {
             let why = why.as_ref().and_then(|it| it.as_ref().err()).map_or("", String::as_str);
             let why = sanitize::multiline(why);
-            return Err(CliError::usage(format!("--metric gave no number: {why}"))
-                .hint("its last line has to be a number, before the first iteration too"));
+            return Err(CliError::usage(format!("--metric gave no number: {why}")).hint(
+                "the last line of its output must be a number, also before the first iteration",
+            ));
         }
 
         let finished = FinishedWorkflow { outcome, history: &history, progress: &progress };
@@ -336,7 +337,7 @@ impl StartedWorkflow<'_> {
         let has_checks = !self.workflow.steps.iter().any(is_endless);
         match outcome {
             WorkflowOutcome::Interrupted(signal) => StopReason::UserInterrupt(signal),
-            WorkflowOutcome::OutOfTime | WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => {
+            WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => {
                 StopReason::Closed(CloseReason::Timeout)
             }
             WorkflowOutcome::Ended(End::LimitReached(Limit::Budget)) => {
@@ -376,7 +377,7 @@ impl StartedWorkflow<'_> {
             "kind": self.kind,
             "folder": self.folder.path,
             "end": end_name(outcome),
-            "best": history.state.place().best,
+            "best": history.state.place.best,
             "tokens": spent.tokens.0,
             "iterations": iterations,
         })
@@ -414,9 +415,7 @@ impl StartedWorkflow<'_> {
 fn end_name(outcome: WorkflowOutcome) -> &'static str {
     match outcome {
         WorkflowOutcome::Interrupted(_) => "interrupted",
-        WorkflowOutcome::OutOfTime | WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => {
-            "time"
-        }
+        WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => "time",
         WorkflowOutcome::Ended(End::Succeeded) => "succeeded",
         WorkflowOutcome::Ended(End::IterationsUsed) => "iterations_used",
         WorkflowOutcome::Ended(End::NothingChanged) => "nothing_changed",
@@ -450,44 +449,22 @@ impl WorkflowProgress {
         }
     }
 
-    /// Returns the text in the language of the user.
-    fn text<'a>(&self, en: &'a str, es: &'a str) -> &'a str {
-        match self.lang {
-            Language::En => en,
-            Language::Es => es,
-        }
-    }
-
     /// Returns how the workflow ended, in a sentence.
     fn end(&self, outcome: WorkflowOutcome, history: &WorkflowHistory, kind: &str) -> String {
-        let again = self.text("the same command continues", "la misma orden continúa");
+        let again = self.lang.pick(["the same command continues", "la misma orden continúa"]);
         match outcome {
             WorkflowOutcome::Interrupted(signal) => {
-                format!("{} {}; {again}", self.text("stopped by", "detenido por"), signal.name())
-            }
-            WorkflowOutcome::OutOfTime | WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => {
-                format!("{}; {again}", self.text("the time is over", "el tiempo se acabó"))
-            }
-            WorkflowOutcome::Ended(End::SessionFailed(_)) => {
-                format!("{}; {again}", self.text("a session failed", "una sesión falló"))
-            }
-            WorkflowOutcome::Ended(End::TooManyItems) => {
-                let items = history.items.unwrap_or_default();
-                match self.lang {
-                    Language::En => {
-                        format!(
-                            "the list of a step has {items} items; at most {MAX_ITEMS} are possible"
-                        )
-                    }
-                    Language::Es => format!(
-                        "la lista de un paso tiene {items} elementos; son posibles {MAX_ITEMS} como máximo"
-                    ),
-                }
+                let stopped = self.lang.pick(["stopped by", "detenido por"]);
+                format!("{stopped} {}; {again}", signal.name())
             }
             WorkflowOutcome::Ended(end) => {
-                let is_new = history.iterations.is_empty();
-                let (en, es) = end_texts(end, kind == "loop", is_new);
-                self.text(en, es).to_owned()
+                let text = self.lang.pick(end_texts(end, kind == "loop", history));
+                match end {
+                    End::LimitReached(Limit::Time) | End::SessionFailed(_) => {
+                        format!("{text}; {again}")
+                    }
+                    _ => text,
+                }
             }
         }
     }
@@ -501,12 +478,11 @@ impl WorkflowProgress {
         cost: Option<MicroUsd>,
     ) -> String {
         let count = history.iterations.len();
-        let iterations = match self.lang {
-            Language::En => pluralize(count, "iteration", "iterations"),
-            Language::Es => pluralize(count, "iteración", "iteraciones"),
-        };
-        let best = history.state.place().best;
-        let best = best.map(|it| format!("{} {}; ", self.text("best", "mejor"), it.number()));
+        let spanish = ["iteración", "iteraciones"];
+        let iterations = self.lang.count(count, ["iteration", "iterations"], spanish);
+        let best = history.state.place.best;
+        let best =
+            best.map(|it| format!("{} {}; ", self.lang.pick(["best", "mejor"]), it.number()));
         let cost = cost.map_or(String::new(), |cost| format!(", {cost}"));
         let folder = folder.display().to_string();
         format!(
@@ -518,39 +494,49 @@ impl WorkflowProgress {
 }
 
 /// Returns how a workflow ended, in English and Spanish.
-fn end_texts(end: End, is_loop: bool, is_new: bool) -> (&'static str, &'static str) {
-    match end {
-        End::Succeeded if is_loop && is_new => (
+fn end_texts(end: End, is_loop: bool, history: &WorkflowHistory) -> [String; 2] {
+    let is_new = history.iterations.is_empty();
+    let texts = match end {
+        End::Succeeded if is_loop && is_new => [
             "the checks pass already: there is nothing to do",
             "las comprobaciones ya pasan: no hay nada que hacer",
-        ),
-        End::Succeeded if is_loop => ("the checks pass", "las comprobaciones pasan"),
-        End::Succeeded => ("all steps are done", "todos los pasos están hechos"),
-        End::IterationsUsed if is_loop => (
+        ],
+        End::Succeeded if is_loop => ["the checks pass", "las comprobaciones pasan"],
+        End::Succeeded => ["all steps are done", "todos los pasos están hechos"],
+        End::IterationsUsed if is_loop => [
             "all iterations are used; the same command with more --iterations continues",
             "se usaron todas las iteraciones; la misma orden con más --iterations continúa",
-        ),
+        ],
         End::IterationsUsed => {
-            ("a step has used all its iterations", "un paso usó todas sus iteraciones")
+            ["a step has used all its iterations", "un paso usó todas sus iteraciones"]
         }
-        End::NothingChanged => (
+        End::NothingChanged => [
             "two iterations in a row changed nothing; the same command tries again",
             "dos iteraciones seguidas no cambiaron nada; la misma orden lo intenta de nuevo",
-        ),
-        End::TooManyItems => ("a step has too many items", "un paso tiene demasiados elementos"),
-        End::ItemFailed => (
+        ],
+        End::TooManyItems => {
+            let items = history.items.unwrap_or_default();
+            return [
+                format!("the list of a step has {items} items; at most {MAX_ITEMS} are possible"),
+                format!(
+                    "la lista de un paso tiene {items} elementos; son posibles {MAX_ITEMS} como máximo"
+                ),
+            ];
+        }
+        End::ItemFailed => [
             "the checks of an item fail; the same command runs them again",
             "las comprobaciones de un elemento fallan; la misma orden las repite",
-        ),
-        End::Incomplete => ("a step ended early", "un paso terminó antes de tiempo"),
-        End::LimitReached(Limit::Budget) => (
+        ],
+        End::Incomplete => ["a step ended early", "un paso terminó antes de tiempo"],
+        End::LimitReached(Limit::Budget) => [
             "the budget is used; the same command with a larger one continues",
             "el presupuesto se agotó; la misma orden con uno mayor continúa",
-        ),
-        End::LimitReached(Limit::Time) => ("the time is over", "el tiempo se acabó"),
-        End::SessionFailed(_) => ("a session failed", "una sesión falló"),
-        End::NotMeasured => ("there is no number to improve", "no hay número que mejorar"),
-    }
+        ],
+        End::LimitReached(Limit::Time) => ["the time is over", "el tiempo se acabó"],
+        End::SessionFailed(_) => ["a session failed", "una sesión falló"],
+        End::NotMeasured => ["there is no number to improve", "no hay número que mejorar"],
+    };
+    texts.map(str::to_owned)
 }
 
 impl WorkflowObserver for WorkflowProgress {
@@ -563,17 +549,17 @@ impl WorkflowObserver for WorkflowProgress {
                     false => String::new(),
                 };
                 let what = match (item, is_resumed) {
-                    (None, true) => self.text("iteration resumed", "iteración reanudada"),
-                    (None, false) => self.text("iteration", "iteración"),
-                    (Some(_), true) => self.text("item resumed", "elemento reanudado"),
-                    (Some(_), false) => self.text("item", "elemento"),
+                    (None, true) => self.lang.pick(["iteration resumed", "iteración reanudada"]),
+                    (None, false) => self.lang.pick(["iteration", "iteración"]),
+                    (Some(_), true) => self.lang.pick(["item resumed", "elemento reanudado"]),
+                    (Some(_), false) => self.lang.pick(["item", "elemento"]),
                 };
-                let of_word = self.text("of", "de");
+                let of_word = self.lang.pick(["of", "de"]);
                 let item = item.map_or(String::new(), |item| format!(": {}", short(item)));
                 format!("↻ {name}{what} {number} {of_word} {of}{item}")
             }
             WorkflowEvent::Skipped(step) if self.has_steps => {
-                format!("· {}: {}", short(&step.name), self.text("skipped", "omitido"))
+                format!("· {}: {}", short(&step.name), self.lang.pick(["skipped", "omitido"]))
             }
             WorkflowEvent::Skipped(_) => return,
             WorkflowEvent::Checked(check) if check.passed => {
@@ -584,17 +570,17 @@ impl WorkflowObserver for WorkflowProgress {
                 format!("✗ {}  {:.1} s  {}", short(&check.name), check.seconds, short(why))
             }
             WorkflowEvent::Measured { result: Ok(number), best: None, .. } => {
-                format!("# {}: {}", self.text("before", "antes"), number.number())
+                format!("# {}: {}", self.lang.pick(["before", "antes"]), number.number())
             }
             WorkflowEvent::Measured { result: Ok(number), best: Some(best), is_kept } => {
                 let decision = match is_kept {
-                    true => self.text("better, kept", "mejor, se queda"),
-                    false => self.text("not better, undone", "no es mejor, se deshace"),
+                    true => self.lang.pick(["better, kept", "mejor, se queda"]),
+                    false => self.lang.pick(["not better, undone", "no es mejor, se deshace"]),
                 };
                 format!("# {} → {}: {decision}", best.number(), number.number())
             }
             WorkflowEvent::Measured { result: Err(why), .. } => {
-                format!("# {}: {}", self.text("not measured", "sin medir"), short(why))
+                format!("# {}: {}", self.lang.pick(["not measured", "sin medir"]), short(why))
             }
             WorkflowEvent::Undone(note) => format!("↶ {note}"),
             WorkflowEvent::ItemEnded { step, number, result } => {
@@ -603,7 +589,11 @@ impl WorkflowObserver for WorkflowProgress {
                     .unwrap_or_else(PoisonError::into_inner)
                     .extend(RunResult::from_counts(result));
                 let mark = if result["exit_code"] == 0 { '✓' } else { '✗' };
-                format!("{mark} {}: {} {number}", short(&step.name), self.text("item", "elemento"))
+                format!(
+                    "{mark} {}: {} {number}",
+                    short(&step.name),
+                    self.lang.pick(["item", "elemento"])
+                )
             }
             WorkflowEvent::ItemFailed { step, why } => {
                 format!("✗ {}: {}", short(&step.name), sanitize::multiline(why))

@@ -225,11 +225,11 @@ impl From<WorktreeError> for CliError {
                 &["XDG_STATE_HOME names another folder for state, outside of the workspace"]
             }
             WorktreeError::NoRepository(_) => &[
-                "begin one: git init && git add -A && git commit -m Begin",
+                "create one: git init && git add -A && git commit -m 'First commit'",
                 "--workspace names another folder",
             ],
             WorktreeError::NoCommit => {
-                &["commit something first: git commit --allow-empty -m Begin"]
+                &["make a commit first: git commit --allow-empty -m 'First commit'"]
             }
             WorktreeError::NoChanges(_) => {
                 &["without --with-changes the worktree has the commit that is checked out"]

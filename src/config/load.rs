@@ -331,7 +331,7 @@ impl ConfigLoader<'_> {
                 for file in &changed {
                     let path = root.join(&file.path);
                     let message =
-                        "has changed since you trusted this folder, which counts as not trusted";
+                        "has changed since you trusted this folder, so it counts as not trusted";
                     let message = format!("{} {message}", path.display());
                     self.add_notice(message, NoticeCause::Untrusted);
                 }

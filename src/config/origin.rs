@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::exec::is_secret_variable;
+use crate::model::matches_wildcard;
 use crate::net::Secrets;
 
 /// Where a value comes from: the layer, and the place in it.
@@ -149,7 +151,7 @@ pub(super) fn suggests_secret(name: &str) -> bool {
 }
 
 /// Returns whether a text may be a secret: by its form, or because it has a word as no one writes it.
-pub(super) fn may_be_secret(text: &str) -> bool {
+pub(crate) fn may_be_secret(text: &str) -> bool {
     const MIN_WORD: usize = 12;
     let is_random = |word: &str| {
         word.len() >= MIN_WORD
@@ -159,6 +161,38 @@ pub(super) fn may_be_secret(text: &str) -> bool {
     has_address_with_user(text)
         || Secrets::default().mask_all(text) != text
         || text.split(|c: char| !c.is_ascii_alphanumeric()).any(is_random)
+}
+
+/// Headers whose values are no secrets, in lower case, with wildcards.
+const HARMLESS_HEADERS: &str = "*-beta|*-version|*-team|*-title|*-project|*-organization|*-name|user-agent|referer|http-referer|\
+                                accept*|content-*|traceparent|tracestate";
+
+/// Fields of request bodies that only sound like secrets.
+const HARMLESS_OPTIONS: &str = "prompt_cache_key|*_tokens|*_token_count|top_logprobs";
+
+/// Returns whether a header of this name has a value that may be a secret. A name that no one knows says nothing.
+pub(crate) fn is_secret_header(name: &str, value: &str) -> bool {
+    !matches_wildcard(HARMLESS_HEADERS, &name.to_ascii_lowercase()) || may_be_secret(value)
+}
+
+/// Returns whether a setting as `--set` takes it, `key=value`, may have a secret as its value.
+pub fn may_set_secret(setting: &str) -> bool {
+    let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
+    let (key, value) = (key.trim(), value.trim());
+    if let Some(name) = key.strip_prefix("llm.headers") {
+        return is_secret_header(name.trim_start_matches('.'), value);
+    }
+    let is_masked = || Secrets::default().mask_all(value) != value;
+    match key.strip_prefix("llm.options") {
+        Some(name) => {
+            let name = name.trim_start_matches('.');
+            let is_named = is_secret_variable(&format!("_{name}"))
+                && !matches_wildcard(HARMLESS_OPTIONS, name)
+                && value.parse::<f64>().is_err();
+            is_named || may_be_secret(value)
+        }
+        None => is_masked(),
+    }
 }
 
 /// Returns whether an address in a text names a user, and perhaps a password.
@@ -223,6 +257,31 @@ mod tests {
     fn a_secret_is_masked() {
         let (_, excerpt) = excerpt("api_key = sk-canary", 10..19);
         assert_eq!(excerpt, SourceExcerpt { line: "api_key = …".into(), column: 11, width: 1 });
+    }
+
+    #[test]
+    fn a_setting_may_be_a_secret_by_its_name_or_its_value() {
+        for secret in [
+            "llm.headers.X-Gateway=plain words",
+            "llm.headers.X-Team=a1b2c3d4e5f6g7h8",
+            "llm.headers={ X-Team = 'build' }",
+            "llm.options.user_password=x",
+            "llm.options.user=a1b2c3d4e5f6g7h8",
+            "commands.env_include=ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8",
+        ] {
+            assert!(may_set_secret(secret), "{secret}");
+        }
+        for open in [
+            "llm.headers.X-Team=build",
+            "llm.headers.anthropic-beta=context-1m-2025-08-07",
+            "llm.options.temperature=0.2",
+            "llm.options.prompt_cache_key=mine",
+            "llm.options.service_tier=flex",
+            "llm.api_key_env=MY_KEY",
+            "sessions.dir=/tmp/a1b2c3d4e5f6g7h8",
+        ] {
+            assert!(!may_set_secret(open), "{open}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::origin::ValueOrigin;
+use super::origin::{ValueOrigin, may_be_secret};
 use super::setting_value::{SettingValue, ValueType};
 use super::value_tree::{ConfigNode, ConfigValue};
 
@@ -58,6 +58,19 @@ impl RequestOption {
     /// Returns the value.
     pub fn json(&self) -> &Value {
         &self.0
+    }
+
+    /// Adds its texts that may be secrets to `found`.
+    pub(crate) fn collect_secrets<'a>(&'a self, found: &mut Vec<&'a str>) {
+        let mut open = vec![&self.0];
+        while let Some(value) = open.pop() {
+            match value {
+                Value::String(text) if may_be_secret(text) => found.push(text),
+                Value::Array(items) => open.extend(items),
+                Value::Object(fields) => open.extend(fields.values()),
+                _ => {}
+            }
+        }
     }
 
     /// Returns the first reserved field that the option `name` sets, with what to do instead.
@@ -142,6 +155,8 @@ fn from_json(value: &Value) -> ConfigValue {
             Some(number) => ConfigValue::Integer(number),
             None => ConfigValue::Float(number.as_f64().unwrap_or_default()),
         },
+        // What is shown may be copied into an issue.
+        Value::String(text) if may_be_secret(text) => ConfigValue::Text("***".to_owned()),
         Value::String(text) => ConfigValue::Text(text.clone()),
         Value::Array(items) => ConfigValue::List(items.iter().map(node).collect()),
         Value::Object(fields) => ConfigValue::Table(

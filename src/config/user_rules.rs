@@ -1,8 +1,8 @@
 //! Adds permission rules to the user's own configuration file, whose other text stays as it is.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -35,6 +35,8 @@ pub fn allow_in_user_config(path: &Path, rule: &str) -> Result<(), UserRuleError
         false => path.to_owned(),
     };
     let failed = |error: io::Error| UserRuleError::File(path.clone(), error);
+    // Two runs may add a rule at the same moment: each reads what the other one has written.
+    let _lock = lock_folder(path.parent().unwrap_or_else(|| Path::new("."))).map_err(failed)?;
     let (text, mode) = match fs::read_to_string(path) {
         Ok(text) => (text, fs::metadata(path).map_err(failed)?.permissions()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -53,6 +55,14 @@ pub fn allow_in_user_config(path: &Path, rule: &str) -> Result<(), UserRuleError
         return Err(failed(io::ErrorKind::PermissionDenied.into()));
     }
     replace_file_with(path, changed.as_bytes(), mode).map_err(failed)
+}
+
+/// Creates a folder that only the user can read, if it is missing, and holds its lock as long as it is open.
+fn lock_folder(folder: &Path) -> io::Result<File> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let folder = File::open(folder)?;
+    folder.lock()?;
+    Ok(folder)
 }
 
 /// Returns the text with the rule; `None` if no insertion gives exactly that.
@@ -156,6 +166,20 @@ mod tests {
         assert_eq!(changed, text.replace("[ #", "[\"run_command(make)\",  #"));
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o7777, 0o640);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn rules_that_are_added_at_the_same_moment_are_all_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        std::thread::scope(|scope| {
+            for number in 0..16 {
+                let path = &path;
+                scope.spawn(move || allow_in_user_config(path, &format!("run_command({number})")));
+            }
+        });
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.matches("run_command(").count(), 16, "{text}");
     }
 
     /// A link whose target is missing is not replaced by a file.

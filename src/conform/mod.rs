@@ -13,6 +13,7 @@ mod invariants;
 mod openai;
 mod pi;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -67,7 +68,7 @@ word_enum! {
 }
 
 /// The first violation of a recording.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Violation {
     /// The violated invariant.
     pub invariant: Invariant,
@@ -80,7 +81,7 @@ pub struct Violation {
 }
 
 /// The result of checking a recording.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ConformanceReport {
     /// The format.
     pub format: TraceFormat,

@@ -50,8 +50,8 @@ pub use denial::explain_denial;
 pub use egress::{AllowedHosts, ConnectionRefusal, HostPattern, HostPatternError};
 pub use package_caches::{PackageCache, PackageCaches, sweep_caches};
 pub use repository::{
-    UserGitConfig, WriteWatch, finish_interrupted, followed_by_git, new_record_path,
-    with_link_targets,
+    UserGitConfig, WriteWatch, finish_interrupted, followed_by_git, link_targets_within,
+    new_record_path, with_link_targets,
 };
 pub use supervisor::process::{ChildCommand, CommandPipes};
 pub use supervisor::{Supervisor, helper};

@@ -1,12 +1,11 @@
 //! Writes a journal: appends records, by one process at a time.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io;
 use std::mem;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
@@ -23,6 +22,7 @@ use super::steering_queue::SteeringQueue;
 use crate::machine::{Done, Event, Fingerprint};
 use crate::model::{CheckpointRecord, RunTime, Sha256Digest, TimeSpan};
 use crate::port::{Journal, JournalRecord, StoreError};
+use crate::workspace::lock_within;
 
 /// The journal of a session that this process runs.
 ///
@@ -238,18 +238,8 @@ impl Drop for FileJournal {
 }
 
 /// Takes the lock of a journal; `false` if another process holds it.
-///
-/// The lock belongs to the open file, so it ends with the process that holds it.
 pub(super) fn lock(file: &File, path: &Path) -> Result<bool> {
-    let started = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(true),
-            Err(TryLockError::WouldBlock) if started.elapsed() > LOCK_TIMEOUT => return Ok(false),
-            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
-            Err(TryLockError::Error(error)) => return Err(error).io_context("lock", path),
-        }
-    }
+    lock_within(file, LOCK_TIMEOUT).io_context("lock", path)
 }
 
 fn text(error: &JournalError) -> Arc<str> {

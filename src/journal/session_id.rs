@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -13,8 +14,11 @@ use crate::port::unique_id;
 ///
 /// File names are made of ids alone, and an id consists of hexadecimal digits and dashes, so that no name from a user
 /// or a file leads out of the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(try_from = "String")]
+#[schemars(with = "String")]
 pub struct SessionId(Uuid);
 
 impl SessionId {

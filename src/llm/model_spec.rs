@@ -29,7 +29,7 @@ pub enum ModelSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ModelSpecError {
     /// The name is empty.
-    #[error("no model is named")]
+    #[error("the name of the model is empty; write PROVIDER/NAME, as in openai/gpt-5.5")]
     Empty,
     /// The word before the slash is not a provider.
     #[error("unknown provider '{provider}' in '{text}'{}; known providers: {}", provider_suggestion(provider), model_prefixes().join(", "))]

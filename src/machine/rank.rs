@@ -12,6 +12,7 @@
 //! So a run ends in every environment in which time passes, whatever the model, tools, checks and users do, or don't do.
 
 use crate::machine::model_calls::attempt::CallAttempt;
+use crate::machine::run_context::RunContext;
 use crate::machine::state::State;
 use crate::machine::states::calling::CallingStage;
 use crate::machine::states::closing::ClosingStage;
@@ -27,8 +28,10 @@ pub struct Rank {
     pub repeats: u64,
     /// The phase of the turn; the last one is zero.
     pub phase: u8,
-    /// What is left of the phase: attempts at a model call, or tool calls that are not complete.
+    /// What is left of the phase: attempts at a model call, or the time for them, or tool calls that are not complete.
     pub work: u64,
+    /// Commands that run in the background.
+    pub commands: u64,
 }
 
 /// Returns the rank of a state. Only that of the final state has the phase zero.
@@ -45,13 +48,9 @@ pub fn rank(state: &State) -> Rank {
         + left(rules.context.max_compactions, run.compactions.count)
         + left(rules.fallbacks(), run.model);
     let most_steps = rules.limit_baseline.steps.saturating_add(rules.limits.max_steps);
-    let attempts = |attempt: CallAttempt| match attempt {
-        CallAttempt::Waiting { number, .. } => {
-            2 * left(rules.backoff.retries.saturating_add(1), number) + 2
-        }
-        CallAttempt::Sending { number, .. } => {
-            2 * left(rules.backoff.retries.saturating_add(1), number) + 1
-        }
+    let attempts = |attempt| match attempt {
+        CallAttempt::Waiting { .. } => 2 * retries(run, attempt) + 2,
+        CallAttempt::Sending { .. } => 2 * retries(run, attempt) + 1,
     };
     let (phase, work) = match state {
         State::Executing(state) => (7, state.calls.iter().map(|call| open(&call.state)).sum()),
@@ -67,7 +66,26 @@ pub fn rank(state: &State) -> Rank {
         },
         State::Done(_) => (0, 0),
     };
-    Rank { steps: left(most_steps, run.steps), repeats, phase, work }
+    let commands = run.commands.len() as u64;
+    Rank { steps: left(most_steps, run.steps), repeats, phase, work, commands }
+}
+
+/// Returns how many attempts may still follow this one; if a time limits them, the microseconds that are left of it when
+/// this one begins. Each retry begins after a wait, and before that time is over.
+fn retries(run: &RunContext, attempt: CallAttempt) -> u64 {
+    let backoff = &run.rules.backoff;
+    let (number, begins) = match attempt {
+        CallAttempt::Waiting { number, until } => (number, until),
+        CallAttempt::Sending { number, due, .. } => {
+            (number, due.before(run.rules.timeouts.attempt))
+        }
+    };
+    match (backoff.retry_for, run.failing_since) {
+        // The time begins when the first attempt has failed.
+        (Some(time), Some(since)) if number > 1 => since.after(time).since(begins).0,
+        (Some(time), _) => time.0,
+        (None, _) => u64::from(backoff.retries.saturating_add(1).saturating_sub(number)),
+    }
 }
 
 /// Returns how many events may still be about a tool call.

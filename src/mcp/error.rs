@@ -41,14 +41,14 @@ pub enum ServerError {
     /// It requires authorization.
     #[error(
         "it requires authorization ({0}); name a variable that holds its token in `token_env`, give it `headers`, \
-         or client credentials in `oauth` (it cannot be signed in to by a browser here)"
+         or client credentials in `oauth` (sign-in with a browser is not supported)"
     )]
     Unauthorized(u16),
-    /// It cannot be signed in to by client credentials.
-    #[error("it cannot be signed in to: {0}")]
+    /// The sign-in with client credentials failed.
+    #[error("sign-in failed: {0}")]
     SignIn(String),
     /// It redirects.
-    #[error("it redirects to {0}, which is not followed; give that address if it is right")]
+    #[error("it redirects to {0}, which is not followed; configure that URL if it is correct")]
     Redirected(String),
     /// It answered with an error status.
     #[error("it answered with status {status}{}", quote(.body))]

@@ -171,6 +171,16 @@ impl Secrets {
         masked
     }
 
+    /// Returns the text with its end masked if that is the beginning of a secret, as where a program was ended before it had
+    /// written all of it.
+    pub fn mask_end(&self, text: String) -> String {
+        let end = self.complete(&text);
+        match text.len() - end >= MIN_REST {
+            true => format!("{}{MASK}", &text[..end]),
+            false => text,
+        }
+    }
+
     /// Returns the length of the beginning of a text that is the end of a secret.
     fn remainder(&self, text: &str) -> usize {
         let longest = |secret: &Arc<str>| {

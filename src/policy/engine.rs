@@ -101,6 +101,7 @@ impl PolicyEngine {
             CallTarget::Write(path) => is_sensitive(path)
                 .or_else(|| guarded(path, "guardrails.protected_files", protected.find(path)))
                 .or_else(|| unwritable.contains(path).then(|| self.describe_unwritable(path))),
+            CallTarget::Name(_) => None,
             CallTarget::Command(command) => {
                 let line = command.line();
                 if let Some(why) = forbidden_reason(line) {
@@ -175,7 +176,10 @@ impl PolicyEngine {
     fn decide_input(&self, targets: &[CallTarget]) -> Decision {
         let undecidable = targets.iter().find_map(|target| match target {
             CallTarget::Command(command) => self.undecidable_reason(command.line()),
-            CallTarget::Read(_) | CallTarget::Search(_) | CallTarget::Write(_) => None,
+            CallTarget::Read(_)
+            | CallTarget::Search(_)
+            | CallTarget::Write(_)
+            | CallTarget::Name(_) => None,
         });
         if let Some(why) = undecidable {
             return Decision::ask(format!(
@@ -248,13 +252,15 @@ impl PolicyEngine {
     }
 
     fn decide_files(&self, tool: &str, kind: CallKind, targets: &[CallTarget]) -> Decision {
-        let allowing = |target: &CallTarget| match target {
-            CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => self
-                .rules
-                .allow
-                .iter()
-                .find(|rule| rule.applies_to(tool) && rule.matches_path(path)),
-            CallTarget::Command(_) => None,
+        let allowing = |target: &CallTarget| {
+            let mut about_tool = self.rules.allow.iter().filter(|rule| rule.applies_to(tool));
+            match target {
+                CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => {
+                    about_tool.find(|rule| rule.matches_path(path))
+                }
+                CallTarget::Name(name) => about_tool.find(|rule| rule.matches_name(name)),
+                CallTarget::Command(_) => None,
+            }
         };
         let rules: Option<Vec<&PermissionRule>> = targets.iter().map(allowing).collect();
         if let Some(rule) = rules.unwrap_or_default().first() {
@@ -306,6 +312,7 @@ fn matching_rule<'a>(
         }
         CallTarget::Search(folder) => about_tool.find(|rule| rule.may_match_folder(folder)),
         CallTarget::Command(command) => matching_command_rule(rules, command.line()),
+        CallTarget::Name(name) => about_tool.find(|rule| rule.matches_name(name)),
     }
 }
 

@@ -3,6 +3,7 @@
 //! * `read_file` is about every call of a tool; `mcp_*` and `edit_file|write_file` about those of several.
 //! * `write_file(src/**)` is about paths below the workspace: `*` stands for anything but `/`, `**` for anything. In a
 //!   denial and a question, a name without `/` is meant in every folder.
+//! * `read_skill(pdf-*)` is about what a call names, `*` standing for anything.
 //! * `run_command(git *)` is about a part of a command line: program and arguments with one space between them, `*`
 //!   standing for anything, and a ` *` at the end also for nothing.
 
@@ -186,6 +187,11 @@ impl PermissionRule {
         let below =
             if folder.is_empty() || folder == "." { "x".into() } else { format!("{folder}/x") };
         self.may_match_path(folder) || self.matches_path(&below)
+    }
+
+    /// Returns whether the name of a skill or an agent matches the pattern.
+    pub(super) fn matches_name(&self, name: &str) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| matches_pattern(pattern, name))
     }
 
     /// Returns its pattern as a path below the workspace.

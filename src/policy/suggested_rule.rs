@@ -54,12 +54,15 @@ fn patterns(targets: &[CallTarget]) -> Vec<Option<String>> {
         [] => vec![None],
         [target, ..] if target.is_input() => Vec::new(),
         [CallTarget::Command(command)] => command_patterns(command).into_iter().map(Some).collect(),
+        [CallTarget::Name(name)] => {
+            is_plain_name(name).then(|| Some(name.clone())).into_iter().collect()
+        }
         targets => {
             let paths = targets.iter().filter_map(|target| match target {
                 CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => {
                     Some(path.as_str())
                 }
-                CallTarget::Command(_) => None,
+                CallTarget::Command(_) | CallTarget::Name(_) => None,
             });
             file_pattern(&paths.collect::<Vec<_>>()).into_iter().map(Some).collect()
         }
@@ -86,6 +89,11 @@ fn command_patterns(command: &CommandTarget) -> Vec<String> {
         _ => None,
     };
     open.into_iter().chain([text.to_owned()]).collect()
+}
+
+/// Returns whether a name is a pattern for itself alone.
+fn is_plain_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
 /// Returns a pattern for the folder that the files are in, or for a file that is in none.

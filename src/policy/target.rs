@@ -30,6 +30,8 @@ pub enum CallTarget {
     Write(String),
     /// A command line.
     Command(CommandTarget),
+    /// What a call names that is no file: a skill, or an agent.
+    Name(String),
 }
 
 impl CallTarget {

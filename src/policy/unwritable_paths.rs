@@ -34,7 +34,8 @@ impl UnwritablePaths {
             let inside = path.strip_prefix(&policy.workspace).ok()?;
             Some(fold_case(&escape_name(inside.as_os_str())))
         });
-        let places = inside.filter(|path| !path.as_os_str().is_empty()).collect();
+        // The workspace itself has an empty path, with which every path begins.
+        let places = inside.collect();
         Self {
             paths: places,
             has_repositories: true,

@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::line_log::LineLog;
-use crate::exec::OutputSpool;
 use crate::model::{CallId, ToolStatus, pluralize};
-use crate::port::{CancellationToken, lock};
+use crate::port::{CancellationToken, CommandLife, lock};
 
 /// The commands that calls have started in the background. Clones are the same. They are stopped when the last one is
 /// dropped.
@@ -37,8 +36,6 @@ pub(super) struct BackgroundCommand {
     pub(super) call: CallId,
     /// The command line.
     pub(super) line: String,
-    /// Whether the run may not end without it.
-    is_needed: bool,
     started: Instant,
     /// Stops it.
     cancel: CancellationToken,
@@ -86,7 +83,8 @@ pub(super) const MAX_WRITTEN: usize = 64 << 10;
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl BackgroundCommands {
-    /// Starts a command, whose output beyond what memory holds is stored, on a thread, which gets the command and the token that stops it, and returns how it ended.
+    /// Starts a command with a log of its output on a thread, which gets the command and the token that stops it, and
+    /// returns how it ended.
     ///
     /// # Errors
     ///
@@ -95,19 +93,18 @@ impl BackgroundCommands {
         &self,
         call: &CallId,
         line: &str,
-        is_needed: bool,
+        life: Option<Arc<CommandLife>>,
         input: io::PipeWriter,
-        spool: OutputSpool,
+        log: LineLog,
         run: impl FnOnce(&BackgroundCommand, &CancellationToken) -> CommandEnding + Send + 'static,
     ) -> Result<Arc<BackgroundCommand>, String> {
         let command = Arc::new(BackgroundCommand {
             call: call.clone(),
             line: line.to_owned(),
-            is_needed,
             started: Instant::now(),
-            cancel: CancellationToken::new(),
+            cancel: life.as_ref().map(|life| life.cancel.clone()).unwrap_or_default(),
             input: Mutex::new(InputPipe { pipe: Some(input), written: String::new() }),
-            state: Mutex::new(CommandState { log: LineLog::with_spool(spool), ending: None }),
+            state: Mutex::new(CommandState { log, ending: None }),
             changed: Condvar::new(),
         });
         let mut list = lock(&self.0.0);
@@ -126,7 +123,7 @@ impl BackgroundCommands {
         let body = Arc::clone(&command);
         let thread = thread::Builder::new().name("background".to_owned());
         let started = thread.spawn(move || {
-            let mut guard = EndGuard { command: &body, ending: None };
+            let mut guard = EndGuard { command: &body, life, ending: None };
             guard.ending = Some(run(&body, &body.cancel));
         });
         started.map_err(|error| format!("no thread could be started: {error}"))?;
@@ -162,16 +159,6 @@ impl BackgroundCommands {
         Err(format!(
             "There is no command with call_id '{call}'. {running} Those of an earlier part of the session ended with it."
         ))
-    }
-
-    /// Returns the running commands that were declared as needed, one description each.
-    pub(super) fn needed(&self) -> Vec<String> {
-        let list = lock(&self.0.0);
-        let needed =
-            list.commands.iter().filter(|command| command.is_needed && command.is_running());
-        needed
-            .map(|command| format!("{} (call_id \"{}\")", command.short_line(), command.call))
-            .collect()
     }
 
     /// Stops all commands, starts no more, and waits at most this long for their end.
@@ -319,6 +306,7 @@ impl BackgroundCommand {
 /// Records how a command ended, also if its thread panics.
 struct EndGuard<'a> {
     command: &'a BackgroundCommand,
+    life: Option<Arc<CommandLife>>,
     ending: Option<CommandEnding>,
 }
 
@@ -329,7 +317,12 @@ impl Drop for EndGuard<'_> {
             text: "its thread broke down".to_owned(),
         });
         self.command.close_input();
-        self.command.state().ending = Some(ending);
+        // The run is told first, so that no call sees the end of a command that the run still waits for.
+        self.life = None;
+        let mut state = self.command.state();
+        state.log.finish();
+        state.ending = Some(ending);
+        drop(state);
         self.command.changed.notify_all();
     }
 }

@@ -26,8 +26,10 @@ pub struct BuiltInTool {
 /// The part of a call that the rules of its tool match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetKind {
-    /// Only the tool itself, which reads what this program has stored, or a skill of the user.
+    /// Only the tool itself, which reads what this program has stored.
     Tool,
+    /// The name of the skill that a call reads.
+    Skill,
     /// The file that a call reads.
     Read,
     /// The folder that a call searches; by default the workspace.
@@ -38,7 +40,8 @@ pub enum TargetKind {
     Command,
     /// A command that an earlier call has started, which the call reads or stops; rules match only the tool itself.
     Running,
-    /// The text that a call writes to such a command. Rules that deny commands also hold for it.
+    /// The text that a call writes to such a command. Rules that deny commands also hold for it; those with its own name
+    /// match only the tool itself.
     Input,
 }
 
@@ -104,9 +107,11 @@ impl BuiltInTool {
     /// Returns what kind of effect its calls have.
     pub fn kind(&self) -> CallKind {
         match self.target {
-            TargetKind::Tool | TargetKind::Read | TargetKind::Search | TargetKind::Running => {
-                CallKind::Reads
-            }
+            TargetKind::Tool
+            | TargetKind::Skill
+            | TargetKind::Read
+            | TargetKind::Search
+            | TargetKind::Running => CallKind::Reads,
             TargetKind::Write => CallKind::Changes,
             TargetKind::Command | TargetKind::Input => CallKind::Command,
         }
@@ -119,12 +124,18 @@ impl BuiltInTool {
 }
 
 impl TargetKind {
+    /// Returns whether a rule for the tool can have a pattern.
+    pub fn takes_pattern(self) -> bool {
+        !matches!(self, Self::Tool | Self::Running | Self::Input)
+    }
+
     /// Returns the targets of a call that is written like a rule, `tool(text)`; `None` if a required text is empty.
     pub fn parse(self, text: &str) -> Option<Vec<CallTarget>> {
         let target = match self {
             Self::Tool | Self::Running => return text.is_empty().then(Vec::new),
             Self::Search if text.is_empty() => return Some(Vec::new()),
             _ if text.is_empty() => return None,
+            Self::Skill => CallTarget::Name(text.to_owned()),
             Self::Read => CallTarget::Read(text.to_owned()),
             Self::Search => CallTarget::Search(text.to_owned()),
             Self::Write => CallTarget::Write(text.to_owned()),

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::line_file::LineFile;
 use crate::exec::OutputSpool;
 use crate::model::strip_terminal_codes;
+use crate::net::Secrets;
 
 /// The lines of an output: head and tail, and once these are not all, a file with the whole.
 #[derive(Debug, Default)]
@@ -21,6 +22,10 @@ pub(super) struct LineLog {
     partial: Vec<u8>,
     /// How much of it was read.
     partial_read: usize,
+    /// Whether nothing is added any more.
+    is_over: bool,
+    /// What an unfinished line may be the beginning of.
+    secrets: Secrets,
     /// The next line to be read, counted from 1.
     next: u64,
 }
@@ -64,9 +69,9 @@ const SEARCHED_BYTES: usize = 64 << 10;
 const MAX_SHOWN_LINE: usize = 8 << 10;
 
 impl LineLog {
-    /// Returns an empty log with a place for lines that memory does not hold.
-    pub(super) fn with_spool(spool: OutputSpool) -> Self {
-        Self { store: LineStore::Waiting(spool), ..Self::default() }
+    /// Returns an empty log with a place for lines that memory does not hold. Of these secrets no beginning is shown.
+    pub(super) fn new(spool: OutputSpool, secrets: Secrets) -> Self {
+        Self { store: LineStore::Waiting(spool), secrets, ..Self::default() }
     }
 
     /// Appends output.
@@ -86,6 +91,11 @@ impl LineLog {
                 }
             }
         }
+    }
+
+    /// Nothing is added any more: the last line is as complete as it gets.
+    pub(super) fn finish(&mut self) {
+        self.is_over = true;
     }
 
     fn push(&mut self, line: String) {
@@ -137,9 +147,18 @@ impl LineLog {
 
     /// Returns lines from one on, counted from 1, with the unfinished last one.
     fn lines_from(&self, first: u64) -> impl Iterator<Item = (u64, String)> {
-        let unfinished = || (self.complete() + 1, plain_lines(&self.partial).join("\n"));
-        let last = (!self.partial.is_empty()).then(unfinished);
+        let last = self.unfinished_line().map(|line| (self.complete() + 1, line));
         self.complete_lines_from(first).chain(last.filter(|(number, _)| *number >= first))
+    }
+
+    /// Returns what can be shown of the unfinished last line: without an end that may be the beginning of a secret.
+    fn unfinished_line(&self) -> Option<String> {
+        let mut line = plain_lines(&self.partial).join("\n");
+        match self.is_over {
+            true => line = self.secrets.mask_end(line),
+            false => line.truncate(self.secrets.complete(&line)),
+        }
+        (!line.is_empty()).then_some(line)
     }
 
     /// Returns the complete lines from one on, counted from 1.
@@ -197,10 +216,12 @@ impl LineLog {
     pub(super) fn read(&mut self, first: Option<u64>, limit: u64, capacity: usize) -> LogPage {
         let first = first.unwrap_or(self.next).max(1);
         let (mut text, mut lines, mut expected) = (String::new(), None, first);
+        let mut is_last = true;
         for (number, line) in self.lines_from(first) {
             let (begin, _) = lines.unwrap_or((number, 0));
             let is_long = lines.is_some() && text.len() + line.len() >= capacity;
             if is_long || number - begin >= limit {
+                is_last = false;
                 break;
             }
             if number > expected {
@@ -222,10 +243,10 @@ impl LineLog {
             // An unfinished line is read again when it is complete.
             self.next = self.next.max(expected.min(complete + 1));
         }
-        if expected > complete + 1 {
+        if is_last && first <= complete + 1 {
             self.partial_read = self.partial.len();
         }
-        let total = complete + u64::from(!self.partial.is_empty());
+        let total = complete + u64::from(self.unfinished_line().is_some());
         LogPage { text, lines, total }
     }
 }
@@ -264,6 +285,30 @@ mod tests {
         assert_eq!(page, LogPage { text: String::new(), lines: None, total: 3 });
         assert!(!log.has_new());
         assert_eq!(log.read(Some(2), 1, 1_000).text, "two\n");
+    }
+
+    /// Neither before the rest of it has come, nor when the rest never comes.
+    #[test]
+    fn an_unfinished_line_shows_no_beginning_of_a_secret() {
+        let secrets = Secrets::from_values(["geheim-123456", "geheim-123456-and-more"]);
+        let all = "token: geheim-123456-and-more, that is it: k";
+        for length in 0..=all.len() {
+            let mut log = LineLog { secrets: secrets.clone(), ..log("first\n") };
+            log.add(&all.as_bytes()[..length]);
+            let page = log.read(None, 9, 1_000);
+            assert!(!log.has_new());
+            let shown = secrets.mask_cut(page.text);
+            assert!(!shown.contains(": g") && !shown.contains("123"), "{shown}");
+            assert_eq!(page.total, 1 + u64::from(length > 0));
+            log.finish();
+            let shown = secrets.mask_cut(log.read(Some(2), 1, 1_000).text);
+            assert!(!shown.contains("gehe") && !shown.contains("123"), "{shown}");
+        }
+        let mut log = LineLog { secrets, ..log("geheim-1") };
+        let page = log.read(None, 9, 1_000);
+        assert_eq!(page, LogPage { text: String::new(), lines: None, total: 0 });
+        log.add(b"4\n");
+        assert_eq!(log.read(None, 9, 1_000).text, "geheim-14\n");
     }
 
     #[test]
@@ -309,8 +354,10 @@ mod tests {
 
     /// Returns a log of numbered lines that stores this many bytes.
     fn stored(lines: u64, limit: u64) -> LineLog {
-        let mut log =
-            LineLog::with_spool(OutputSpool { open: Arc::new(tempfile::tempfile), limit });
+        let mut log = LineLog::new(
+            OutputSpool { open: Arc::new(tempfile::tempfile), limit },
+            Secrets::default(),
+        );
         for number in 1..=lines {
             log.add(format!("line {number}\n").as_bytes());
         }

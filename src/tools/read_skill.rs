@@ -9,7 +9,7 @@ use super::read_file::PageRequest;
 use super::settings::SkillFolder;
 use super::tool::{CallContext, ToolInvocation, ToolOutput};
 use crate::model::CallAccess;
-use crate::policy::CallKind;
+use crate::policy::{CallKind, CallTarget};
 use crate::workspace::{FileKind, RelPath, WorkspaceRoot};
 
 /// The name of the tool.
@@ -17,7 +17,7 @@ pub const NAME: &str = "read_skill";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
-    target: TargetKind::Tool,
+    target: TargetKind::Skill,
     summarize: |arguments| Subject::Text(arguments.text("name").unwrap_or_default()).into(),
     build: |context| {
         let skills = context.settings.skills.clone();
@@ -81,6 +81,10 @@ impl ToolInvocation for Call {
 
     fn access(&self) -> CallAccess {
         CallAccess::Read([].into())
+    }
+
+    fn targets(&self) -> Vec<CallTarget> {
+        vec![CallTarget::Name(self.skill.name.clone())]
     }
 
     fn summary(&self) -> String {

@@ -178,11 +178,6 @@ impl ToolRegistry {
         lock(&self.gate.quota.planned).clone()
     }
 
-    /// Returns what calls have left running and what has to end before the task is done, one description each.
-    pub fn unfinished(&self) -> Vec<String> {
-        self.tools.iter().flat_map(|tool| tool.unfinished()).collect()
-    }
-
     /// Ends what calls have left running, since the run is over. Waits at most about this long for its end.
     pub fn finish(&self, most: Duration) {
         self.tools.iter().for_each(|tool| tool.finish(most));
@@ -337,6 +332,7 @@ impl PreparedCall for RegisteredCall {
                         scope,
                         call: &id,
                         results: &gate.results.results,
+                        secrets: &gate.results.secrets,
                     });
                     if output.status == ToolStatus::Ok {
                         notify_diff(&id, diff, scope);
@@ -560,7 +556,9 @@ fn mask_output(scope: &EffectContext, secrets: &Secrets) -> EffectContext {
     scope.clone().with_messages(move |message| {
         outer.send(match message {
             EffectMessage::Notice(EffectNotice::Output { call, text }) => {
-                let text = secrets.mask(text.as_ref().to_owned()).into();
+                // More may follow.
+                let shown = &text[..secrets.complete(&text)];
+                let text = secrets.mask(shown.to_owned()).into();
                 EffectMessage::Notice(EffectNotice::Output { call, text })
             }
             message => message,
@@ -649,7 +647,10 @@ impl ResultBuilder {
 fn example_rule(tool: &str, prepared: &dyn ToolInvocation) -> String {
     let first = prepared.targets().into_iter().next().filter(|target| !target.is_input());
     let target = first.map(|target| match target {
-        CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => path,
+        CallTarget::Read(text)
+        | CallTarget::Write(text)
+        | CallTarget::Search(text)
+        | CallTarget::Name(text) => text,
         CallTarget::Command(command) => command.text().trim().to_owned(),
     });
     target.map_or_else(|| tool.to_owned(), |target| format!("{tool}({target})"))

@@ -13,6 +13,7 @@ use super::background::{BackgroundCommand, BackgroundCommands, CommandEnding};
 use super::calls::{build_tool, resolve};
 use super::description::{BuiltInTool, Subject, TargetKind};
 use super::error_hints;
+use super::line_log::LineLog;
 use super::readiness::{ReadinessCondition, ReadinessOutcome};
 use super::spooled_text::SpooledText;
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
@@ -126,10 +127,6 @@ impl Tool for CommandTool {
 
     fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         self.tool.prepare(arguments)
-    }
-
-    fn unfinished(&self) -> Vec<String> {
-        self.background.needed()
     }
 
     fn finish(&self, most: Duration) {
@@ -246,7 +243,10 @@ impl ToolInvocation for Call {
 
     fn plan(&mut self) -> Result<CallPlan, Box<ToolOutput>> {
         let intent = match self.background {
-            Some(_) => CallIntent::Background { command: self.command.text().into() },
+            Some(BackgroundStart { is_needed, .. }) => {
+                let command = self.command.text().into();
+                CallIntent::Background { command, needed: Some(is_needed) }
+            }
             None => CallIntent::Opaque,
         };
         Ok(CallPlan { intent, changes: Vec::new() })
@@ -305,7 +305,7 @@ impl Call {
         spool: OutputSpool,
         context: &CallContext<'_>,
     ) -> ToolOutput {
-        let BackgroundStart { commands, ready, is_needed } = start;
+        let BackgroundStart { commands, ready, .. } = start;
         let failed = |error: &dyn fmt::Display| {
             ToolOutput::failed(format!("The command was not run: {error}."))
         };
@@ -336,7 +336,9 @@ impl Call {
             }
         };
         let line = call.command.text();
-        let started = commands.start(context.call, line, is_needed, writer, spool.clone(), run);
+        let life = context.scope.command.clone();
+        let log = LineLog::new(spool.clone(), context.secrets.clone());
+        let started = commands.start(context.call, line, life, writer, log, run);
         let running = match started {
             Ok(running) => running,
             Err(error) => return failed(&error),

@@ -9,6 +9,7 @@ use super::spooled_text::SpooledText;
 use crate::exec::Omission;
 use crate::machine::CallIntent;
 use crate::model::{CallAccess, CallId, FileChange, TimeSpan, ToolStatus};
+use crate::net::Secrets;
 use crate::policy::{CallKind, CallTarget};
 use crate::port::{EffectContext, ToolSpec};
 use crate::workspace::image::ImageSource;
@@ -27,11 +28,6 @@ pub trait Tool: Send + Sync {
     ///
     /// Fails with a message for the model that names the error and its position.
     fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String>;
-
-    /// Returns what earlier calls have left running and what has to end before the task is done, one description each.
-    fn unfinished(&self) -> Vec<String> {
-        Vec::new()
-    }
 
     /// Ends what earlier calls have left running, since the run is over. Waits at most this long for its end.
     fn finish(&self, _: Duration) {}
@@ -110,6 +106,9 @@ pub struct CallContext<'a> {
     pub call: &'a CallId,
     /// The store for long results.
     pub results: &'a Arc<dyn OutputStore>,
+    /// The secrets that are masked in its output. A call that returns an output that is still written hides what may be the
+    /// beginning of one.
+    pub secrets: &'a Secrets,
 }
 
 /// The output of a call.

@@ -109,8 +109,8 @@ impl Language {
                 let [from, to] = [from, to].map(|name| sanitize::headline(name, MAX_DETAIL));
                 text!(
                     self,
-                    "{from} is out of reach ({fault}); {to} is called from now on",
-                    "No se alcanza {from} ({fault}); desde ahora se llama a {to}"
+                    "{from} failed ({fault}); continuing with {to}",
+                    "Falló {from} ({fault}); se continúa con {to}"
                 )
             }
             PublicEventKind::ToolCallEnd(end) => self.tool_outcome(end),
@@ -201,7 +201,7 @@ impl Language {
     }
 
     /// Returns the English text or the Spanish one.
-    pub(super) fn pick<T>(self, [english, spanish]: [T; 2]) -> T {
+    pub fn pick<T>(self, [english, spanish]: [T; 2]) -> T {
         match self {
             Self::En => english,
             Self::Es => spanish,
@@ -209,12 +209,7 @@ impl Language {
     }
 
     /// Returns a count with its noun, of which each language has a singular and a plural.
-    pub(super) fn count(
-        self,
-        count: impl TryInto<u64>,
-        english: [&str; 2],
-        spanish: [&str; 2],
-    ) -> String {
+    pub fn count(self, count: impl TryInto<u64>, english: [&str; 2], spanish: [&str; 2]) -> String {
         let [one, many] = self.pick([english, spanish]);
         pluralize(count, one, many)
     }

@@ -39,7 +39,7 @@ pub use file::{SaveError, append, is_standard_stream, save};
 pub use reporter::{Reporter, RunReporter};
 pub use result::{RunResult, WorktreeResult};
 pub use run_info::{CostSource, PriorUsage, RunInfo};
-pub use schemas::{event_schema, result_schema};
+pub use schemas::{document_schema, event_schema, result_schema};
 pub use sink::{
     AnswerDestination, JsonFormat, JsonSink, LiveEvent, OptionalSink, ReportSink, ServerState,
     TextSink,

@@ -49,14 +49,6 @@ impl ReportSink for ParallelSink {
     fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
         self.0.lock().sinks.iter_mut().try_for_each(|sink| sink.on_parallel_event(event))
     }
-
-    fn on_result(&mut self, _: &RunResult) -> Result<(), Disconnected> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>, _: Option<Duration>) -> Result<(), OutputError> {
-        Ok(())
-    }
 }
 
 struct ReporterState {

@@ -53,6 +53,13 @@ pub fn line(text: &str) -> Cow<'_, str> {
     escape_unless(text, is_harmful)
 }
 
+/// Returns a text without the characters that XML can't express.
+pub fn xml_text(text: &str) -> String {
+    let is_invalid =
+        |c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{fffe}' || c == '\u{ffff}';
+    text.replace(is_invalid, "\u{fffd}")
+}
+
 /// Returns the first line that is not blank, shortened to this many characters.
 pub fn headline(text: &str, most: usize) -> String {
     let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();

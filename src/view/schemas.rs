@@ -1,6 +1,7 @@
 //! The JSON Schemas of what programs read of a run.
 
 use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
@@ -9,17 +10,27 @@ use super::result::RunResult;
 
 /// Returns the JSON Schema of the result document.
 pub fn result_schema() -> Value {
-    generator().into_root_schema_for::<RunResult>().to_value()
+    document_schema::<RunResult>()
 }
 
 /// Returns the JSON Schema of a line of `--output-format stream-json`.
 pub fn event_schema() -> Value {
-    generator().into_root_schema_for::<StreamLine>().to_value()
+    document_schema::<StreamLine>()
+}
+
+/// Returns the JSON Schema of a document that a command prints.
+pub fn document_schema<T: JsonSchema>() -> Value {
+    generator().into_root_schema_for::<T>().to_value()
 }
 
 /// Returns a generator of schemas of what is written.
 fn generator() -> SchemaGenerator {
-    SchemaSettings::draft2020_12().for_serialize().into_generator()
+    let no_none = RecursiveTransform(|schema: &mut Schema| {
+        if let Some(Value::String(text)) = schema.get_mut("description") {
+            *text = text.replace("`None`", "null");
+        }
+    });
+    SchemaSettings::draft2020_12().for_serialize().with_transform(no_none).into_generator()
 }
 
 /// An event, or the result at the end of the stream.

@@ -85,8 +85,7 @@ pub trait ReportSink: Send {
     /// # Errors
     ///
     /// Fails if the reader is gone; the run then ends.
-    fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
-        let _ = event;
+    fn on_event(&mut self, _event: &PublicEvent) -> Result<(), Disconnected> {
         Ok(())
     }
 
@@ -95,21 +94,16 @@ pub trait ReportSink: Send {
     /// # Errors
     ///
     /// Fails if the reader is gone; that run then ends.
-    fn on_parallel_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
-        let _ = event;
+    fn on_parallel_event(&mut self, _event: &PublicEvent) -> Result<(), Disconnected> {
         Ok(())
     }
 
     /// Looks at an event of the driver before the public events that are made of it, for what those don't have: the
     /// model's reasoning, and when an approved call starts.
-    fn on_run_event(&mut self, event: &RunEvent<'_>) {
-        let _ = event;
-    }
+    fn on_run_event(&mut self, _event: &RunEvent<'_>) {}
 
     /// Shows what is going on right now. Losing some of it changes nothing.
-    fn on_live(&mut self, live: &LiveEvent<'_>) {
-        let _ = live;
-    }
+    fn on_live(&mut self, _live: &LiveEvent<'_>) {}
 
     /// Returns the changes of files that it shows as diffs.
     fn shown_diffs(&self) -> ShownDiffs {
@@ -121,14 +115,18 @@ pub trait ReportSink: Send {
     /// # Errors
     ///
     /// Fails if the reader is gone.
-    fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected>;
+    fn on_result(&mut self, _result: &RunResult) -> Result<(), Disconnected> {
+        Ok(())
+    }
 
     /// Waits until everything is written; without a timeout as long as it takes.
     ///
     /// # Errors
     ///
     /// Fails if it cannot be written, or not in time.
-    fn finish(self: Box<Self>, timeout: Option<Duration>) -> Result<(), OutputError>;
+    fn finish(self: Box<Self>, _timeout: Option<Duration>) -> Result<(), OutputError> {
+        Ok(())
+    }
 }
 
 /// An output whose failure does not end the run, such as a log file.

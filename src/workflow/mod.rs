@@ -11,7 +11,6 @@ mod remaining_limits;
 pub mod scenario;
 mod self_eval;
 pub mod what_if_lanes;
-mod xml_text;
 
 pub use plan_first::plan_first;
 pub use self_eval::{EvaluatedRuns, Evaluation, RetryContext, evaluate, with_evaluator};

@@ -4,6 +4,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::app::{AppError, RunSetup, SessionUsage};
@@ -15,7 +16,7 @@ use crate::workflow::batch::Estimate;
 use crate::workflow::command_check::{CommandCheck, run_check};
 
 /// A session that was run again. The serialized form is what `architect what-if --json` prints for each.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LaneComparison {
     /// The session.
     pub session_id: SessionId,
@@ -30,7 +31,7 @@ pub struct LaneComparison {
 }
 
 /// One of several runs from the same record.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LaneRun {
     /// Its session, a fork.
     pub session_id: SessionId,
@@ -46,12 +47,14 @@ pub struct LaneRun {
 }
 
 /// What a session did after a record.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SessionPart {
     /// How its newest run ended; `None` if it has not ended.
     pub status: Option<String>,
     /// Why.
     pub stop_reason: Option<String>,
+    /// The model of that run, as the user names it.
+    pub model: String,
     /// What was used after the record.
     #[serde(flatten)]
     pub used: SessionUsage,
@@ -69,7 +72,7 @@ struct RecordedReply {
 }
 
 /// The first reply of a lane that differs from the recorded one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ReplyDivergence {
     /// The number of the reply after the shared record, counted from one.
     pub reply: usize,
@@ -80,7 +83,7 @@ pub struct ReplyDivergence {
 }
 
 /// A check of the files of a lane.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LaneCheck {
     /// The command.
     pub name: String,
@@ -90,7 +93,7 @@ pub struct LaneCheck {
 
 /// By how much the lanes differ from what is recorded: means of the paired differences. With several sessions, the mean of a
 /// session's lanes is one value; with one session, each lane is.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LaneSummary {
     /// The compared sessions.
     pub sessions: usize,
@@ -150,6 +153,7 @@ impl SessionPart {
         Ok(Self {
             status: ended.map(|ended| ended.status.clone()),
             stop_reason: ended.map(|ended| ended.reason.clone()),
+            model: history.setup.model.to_string(),
             used: shared.map_or(all, |shared| all.since(&shared)),
             duration_seconds: TimeSpan(micros).as_secs_f64(),
             replies,
@@ -214,6 +218,7 @@ impl LaneSummary {
                     Estimate::mean(&several.iter().filter_map(|one| mean(one)).collect::<Vec<_>>())
                 }
             }
+            .map(rounded)
         };
         let checked = lanes.iter().filter(|lane| !lane.checks.is_empty()).count();
         let passed = |lane: &&&LaneRun| {
@@ -231,6 +236,12 @@ impl LaneSummary {
             checks_passed: Estimate::proportion(lanes.iter().filter(passed).count(), checked),
         }
     }
+}
+
+/// Rounds to millionths, the unit of money.
+fn rounded(Estimate { value, low, high }: Estimate) -> Estimate {
+    let round = |value: f64| (value * 1e6).round() / 1e6;
+    Estimate { value: round(value), low: low.map(round), high: high.map(round) }
 }
 
 #[allow(clippy::cast_precision_loss)] // exact up to 2^53
@@ -251,6 +262,7 @@ mod tests {
         SessionPart {
             status: Some("success".to_owned()),
             stop_reason: None,
+            model: String::new(),
             used: SessionUsage { steps, llm_calls: 1, tokens: 10, cost: None },
             duration_seconds: 1.0,
             replies: replies.iter().map(reply).collect(),

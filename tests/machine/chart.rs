@@ -1,7 +1,7 @@
 //! The chart is compared with the code.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use architect::machine::chart::{Chart, ChartCounter, ChartTransition};
 use architect::machine::{Event, EventKind, Guard, Rank, State, StateKind, rank, step};
@@ -11,8 +11,9 @@ use crate::explorer::explore;
 use crate::transition_pairs::{MetTransitions, TransitionPairs};
 use crate::{guard_table, small_model};
 
-fn chart() -> Chart {
-    Chart::for_run().unwrap()
+pub(crate) fn chart() -> &'static Chart {
+    static CHART: OnceLock<Chart> = OnceLock::new();
+    CHART.get_or_init(|| Chart::for_run().unwrap())
 }
 
 fn names<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
@@ -31,7 +32,8 @@ fn chart_and_code_have_the_same_names() {
 }
 
 /// Returns the transition that the chart names for an event, with guards as in their table.
-fn transition<'a>(chart: &'a Chart, state: &State, event: &Event) -> Option<&'a ChartTransition> {
+pub(crate) fn transition(state: &State, event: &Event) -> Option<&'static ChartTransition> {
+    let chart = chart();
     if event.effect_id().is_some() && !state.awaits(event) {
         return None;
     }
@@ -39,6 +41,11 @@ fn transition<'a>(chart: &'a Chart, state: &State, event: &Event) -> Option<&'a 
         let guard = arrow.guard.as_deref().map(|name| Guard::from_word(name).unwrap());
         guard.is_none_or(|guard| guard_table::holds(guard, state, event))
     })
+}
+
+/// Returns the number of a transition of the chart.
+pub(crate) fn transition_number(arrow: &ChartTransition) -> usize {
+    chart().transitions.iter().position(|other| std::ptr::eq(other, arrow)).unwrap()
 }
 
 /// Every explored pair of state and event is put to the chart: it must name the target that the code has, every
@@ -49,11 +56,11 @@ fn chart_and_code_take_the_same_transitions() {
     let wrong = Mutex::new(BTreeSet::new());
     let taken = Mutex::new(BTreeSet::new());
     let sides: Mutex<BTreeMap<&str, BTreeSet<bool>>> = Mutex::default();
-    let mut pairs = TransitionPairs::of(&chart);
+    let mut pairs = TransitionPairs::of(chart);
     for (world, most) in small_model::models_of_pairs() {
         let met = Mutex::new(MetTransitions::default());
-        explore(&world, step, most, |state, event, next| {
-            let arrow = transition(&chart, state, event);
+        let found = explore(&world, step, most, |state, event, next| {
+            let arrow = transition(state, event);
             let target = arrow.map_or(state.kind(), |arrow| {
                 StateKind::from_word(chart.initial_leaf(&arrow.to)).unwrap()
             });
@@ -69,8 +76,7 @@ fn chart_and_code_take_the_same_transitions() {
                 ));
             }
             if let Some(arrow) = arrow {
-                let number = pairs.number(arrow);
-                met.lock().unwrap().add(state, number, &next.state);
+                met.lock().unwrap().add(state, event, transition_number(arrow), &next.state);
                 if !uses_its_counter(arrow, state, &next.state) {
                     wrong.lock().unwrap().insert(format!("not what it uses: {arrow:?}"));
                 }
@@ -96,7 +102,7 @@ fn chart_and_code_take_the_same_transitions() {
                 }
             }
         });
-        pairs.cover(&met.into_inner().unwrap());
+        pairs.cover(&world, &met.into_inner().unwrap(), &found);
     }
     pairs.compare_with_table();
     let (wrong, taken) = (wrong.into_inner().unwrap(), taken.into_inner().unwrap());
@@ -129,6 +135,11 @@ fn uses_its_counter(arrow: &ChartTransition, before: &State, after: &State) -> b
         Some(ChartCounter::Models) => new.steps == old.steps && new.repeats < old.repeats,
         Some(ChartCounter::Attempts | ChartCounter::Calls) => {
             same(old, new) && new.phase == old.phase && new.work < old.work
+        }
+        Some(ChartCounter::Commands) => {
+            same(old, new)
+                && (new.phase, new.work) == (old.phase, old.work)
+                && new.commands + 1 == old.commands
         }
         None if arrow.event == EventKind::UsageReported.as_str() => new == old,
         // Also a step that ends the run, or several replies in a row with only invalid calls.

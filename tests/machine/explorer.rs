@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use architect::machine::{
-    BudgetUsage, CallAttempt, CallState, CallingStage, ClosingStage, EventKind, State, StateKind,
-    Step, start,
+    BudgetUsage, CallAttempt, CallState, Calling, CallingStage, ClosingStage, EventKind, State,
+    StateKind, Step, start,
 };
 use architect::machine::{Event, step};
 use architect::model::{EffectId, TimeSpan};
@@ -26,6 +26,34 @@ pub(crate) struct SearchReport {
     pub(crate) pairs: usize,
     pub(crate) edges: BTreeSet<(StateKind, EventKind, StateKind)>,
     pub(crate) violations: BTreeSet<String>,
+    /// For the hash of each state but the first: how it was found.
+    pub(crate) discoveries: HashMap<u64, Discovery>,
+}
+
+/// How a state was found first.
+pub(crate) struct Discovery {
+    /// The hash of the state before.
+    pub(crate) from: u64,
+    /// The event in that state.
+    pub(crate) event: Event,
+    /// The number of steps from the start, which is the smallest one.
+    pub(crate) depth: usize,
+}
+
+impl SearchReport {
+    /// Returns the number of steps from the start to a state that was found.
+    pub(crate) fn depth(&self, state: u64) -> usize {
+        self.discoveries.get(&state).map_or(0, |discovery| discovery.depth)
+    }
+
+    /// Returns the events that lead to a state that was found, by a shortest path.
+    pub(crate) fn path_to(&self, state: u64) -> Vec<Event> {
+        let discoveries = |state: &u64| self.discoveries.get(state);
+        let way = std::iter::successors(discoveries(&state), |next| discoveries(&next.from));
+        let mut path: Vec<Event> = way.map(|discovery| discovery.event.clone()).collect();
+        path.reverse();
+        path
+    }
 }
 
 /// Explores every state from the start, up to this number of states, calling `visit` with each state, event and result.
@@ -40,9 +68,9 @@ pub(crate) fn explore(
     let mut report = SearchReport::default();
     let mut seen = StateSet::default();
     let mut queue = VecDeque::new();
-    let first = start(world.rules.clone(), small_model::task()).state;
-    seen.insert(CanonicalState::of(first.clone()));
-    queue.push_back(Arc::new(first));
+    let first = CanonicalState::of(start(world.rules.clone(), small_model::task()).state);
+    seen.insert(first.clone());
+    queue.push_back(first);
     while !queue.is_empty() {
         let batch: Vec<_> = queue.drain(..queue.len().min(BATCH)).collect();
         let looks =
@@ -51,10 +79,11 @@ pub(crate) fn explore(
             report.pairs += look.report.pairs;
             report.edges.extend(look.report.edges);
             report.violations.extend(look.report.violations);
-            for canonical in look.new {
-                let state = Arc::clone(&canonical.state);
-                if seen.count < most && seen.insert(canonical) {
-                    queue.push_back(state);
+            for (canonical, from, event) in look.new {
+                if seen.count < most && seen.insert(canonical.clone()) {
+                    let depth = report.depth(from) + 1;
+                    report.discoveries.insert(canonical.hash, Discovery { from, event, depth });
+                    queue.push_back(canonical);
                 }
             }
         }
@@ -73,20 +102,20 @@ const CHUNK: usize = 64;
 #[derive(Default)]
 struct Expansion {
     report: SearchReport,
-    /// New states, in the order of discovery.
-    new: Vec<CanonicalState>,
+    /// New states, in the order of discovery, each with the hash of the state before and the event.
+    new: Vec<(CanonicalState, u64, Event)>,
 }
 
 fn expand(
     world: &SmallModel,
     step: TransitionFn,
-    states: &[Arc<State>],
+    states: &[CanonicalState],
     seen: &StateSet,
     visit: impl Fn(&State, &Event, &Step),
 ) -> Expansion {
     let mut look = Expansion::default();
     let mut met = StateSet::default();
-    for state in states {
+    for CanonicalState { hash, state } in states {
         for event in small_model::events(state, world.words) {
             let next = step(State::clone(state), event.clone());
             look.report.pairs += 1;
@@ -103,7 +132,7 @@ fn expand(
             }
             let canonical = CanonicalState::of(next.state);
             if !seen.has(&canonical) && met.insert(canonical.clone()) {
-                look.new.push(canonical);
+                look.new.push((canonical, *hash, event));
             }
         }
     }
@@ -156,12 +185,14 @@ impl StateSet {
 }
 
 /// The same state without what affects nothing: effects are numbered from one; without a time limit from the start of
-/// the run, the time is always that of the start; without a budget, nothing was used.
+/// the run, the time is always that of the start, or, while a call is repeated for a time, counted from its first failure;
+/// without a budget, nothing was used.
 pub(crate) fn canonical(mut state: State) -> State {
-    let now = state.run().now;
-    let shift = match state.run().rules.limits.timeout {
+    let run = state.run();
+    let failing_since = run.failing_since.filter(|_| is_repeated(&state));
+    let shift = match run.rules.limits.timeout {
         Some(_) => TimeSpan(0),
-        None => TimeSpan(now.0),
+        None => TimeSpan(failing_since.unwrap_or(run.now).0),
     };
     let mut ids = (1..).map(EffectId);
     let mut fresh = |id: &mut EffectId| *id = ids.next().unwrap();
@@ -201,14 +232,29 @@ pub(crate) fn canonical(mut state: State) -> State {
         State::Done(_) => {}
     }
     let run = small_model::run_mut(&mut state);
-    run.next_effect = EffectId(10);
+    run.next_effect = EffectId(100);
+    for (number, command) in (10..).zip(&mut run.commands) {
+        command.id = EffectId(number);
+    }
     run.model_calls = 0;
     run.requests = 0;
     run.now = run.now.before(shift);
+    run.failing_since = failing_since.map(|since| since.before(shift));
     if run.rules.limits.budget.is_none() && run.rules.limits.max_tokens.is_none() {
         run.used = BudgetUsage::default();
     }
     state
+}
+
+/// Returns whether an attempt at a model call follows one that failed.
+fn is_repeated(state: &State) -> bool {
+    let attempt = match state {
+        State::Compacting(state) => state.attempt,
+        State::Calling(Calling { stage: CallingStage::Requesting(attempt), .. }) => *attempt,
+        _ => return false,
+    };
+    let (CallAttempt::Sending { number, .. } | CallAttempt::Waiting { number, .. }) = attempt;
+    number > 1
 }
 
 fn attempt(attempt: &mut CallAttempt, shift: TimeSpan, mut fresh: impl FnMut(&mut EffectId)) {

@@ -88,12 +88,10 @@ pub(crate) fn holds(guard: Guard, state: &State, event: &Event) -> bool {
                 && unrunnable.iter().all(|status| is_invalid(*status))
                 && run.streaks.invalid + 1 >= rules.bounds.invalid_replies
         }),
-        Guard::AnswerToCheck => reply(event).is_some_and(|reply| {
-            calls(reply) == 0
-                && reply.finish == ReplyFinish::Stop
-                && has_text(reply)
-                && rules.has_checks
-        }),
+        Guard::NeededCommandRuns => {
+            is_answer(event) && waits(run) && run.streaks.sent_back < rules.bounds.sent_back
+        }
+        Guard::AnswerToCheck => is_answer(event) && !waits(run) && rules.has_checks,
         Guard::AskedAgain => reply(event).is_some_and(|reply| {
             calls(reply) == 0
                 && match reply.finish {
@@ -154,6 +152,18 @@ pub(crate) fn holds(guard: Guard, state: &State, event: &Event) -> bool {
     }
 }
 
+/// Returns whether the event is a reply that is an answer.
+fn is_answer(event: &Event) -> bool {
+    reply(event).is_some_and(|reply| {
+        calls(reply) == 0 && reply.finish == ReplyFinish::Stop && has_text(reply)
+    })
+}
+
+/// Returns whether a command runs that an answer has to wait for.
+fn waits(run: &RunContext) -> bool {
+    run.commands.iter().any(|command| command.is_needed)
+}
+
 // Time, in microseconds.
 
 /// Returns the time after an event: clocks only go forward.
@@ -165,7 +175,7 @@ fn now(run: &RunContext, event: &Event) -> u64 {
 }
 
 /// Returns when the run must close: a tenth of its time before the end, or half a minute if that is less.
-fn closing_time(run: &RunContext) -> Option<u64> {
+pub(crate) fn closing_time(run: &RunContext) -> Option<u64> {
     let timeout = run.rules.limits.timeout?.0;
     Some(run.started_at.0 + timeout - (timeout / 10).min(30_000_000))
 }

@@ -1,5 +1,5 @@
 //! Liveness: every run ends. The facts about a single step that `machine::rank` names, in every explored state and in the
-//! lives of the property tests, and four defects that make a run endless.
+//! lives of the property tests, and defects that make a run endless.
 
 use architect::machine::{CallState, CompactionHistory, Streaks};
 use architect::machine::{Event, Rank, State, StateKind, Step, deadline, rank, step};
@@ -91,6 +91,21 @@ fn a_retry_that_does_not_count_is_found() {
     assert_found(endless, "Compacting.Sending on FAILED -> Compacting.Waiting");
 }
 
+/// Each failure is taken for the first one.
+#[test]
+fn a_retry_whose_time_begins_again_is_found() {
+    fn endless(state: State, event: Event) -> Step {
+        let mut next = step(state, event);
+        if small_model::waiting_attempt(&mut next.state).is_some() {
+            let run = small_model::run_mut(&mut next.state);
+            run.failing_since = run.failing_since.and(Some(run.now));
+        }
+        next
+    }
+    assert_found(endless, "Calling.Sending on FAILED -> Calling.Waiting");
+    assert_found(endless, "Compacting.Sending on FAILED -> Compacting.Waiting");
+}
+
 /// A compaction that did not make the context smaller is forgotten, and follows again.
 #[test]
 fn a_compaction_that_does_not_shrink_and_does_not_count_is_found() {
@@ -133,6 +148,8 @@ fn always_send_back(state: State, event: Event) -> Step {
 #[test]
 fn a_check_that_always_sends_back_is_found() {
     assert_found(always_send_back, "Calling.Checking on CHECKED -> Preparing");
+    // The same for an answer that has to wait for a command.
+    assert_found(always_send_back, "Calling.Sending on REPLIED -> Preparing");
 }
 
 #[test]
@@ -168,7 +185,7 @@ fn the_machine_itself_ends_always() {
 
 #[test]
 fn ranks_are_compared_from_left_to_right() {
-    let least = Rank { steps: 0, repeats: 0, phase: 0, work: 0 };
-    let later = Rank { steps: 0, repeats: 9, phase: 7, work: 9 };
+    let least = Rank { steps: 0, repeats: 0, phase: 0, work: 0, commands: 0 };
+    let later = Rank { steps: 0, repeats: 9, phase: 7, work: 9, commands: 9 };
     assert!(least < later && later < Rank { steps: 1, ..least });
 }

@@ -10,6 +10,7 @@
 
 mod bounds;
 mod chart;
+mod driver_paths;
 mod explorer;
 mod graph;
 mod guard_table;

@@ -247,12 +247,13 @@ fn rules() -> impl Strategy<Value = RunRules> {
         prop::option::of(0..2_000_u64),
         prop::option::of(0..200_u64),
     );
-    (limits, any::<bool>(), 60..2_000_u64, 0..3_u32, any::<u64>()).prop_map(
+    let retries = (0..3_u32, prop::option::of(0..300_u64));
+    (limits, any::<bool>(), 60..2_000_u64, retries, any::<u64>()).prop_map(
         |(
             (max_steps, budget, max_tokens, timeout, step_timeout),
             checked,
             window,
-            retries,
+            (retries, retry_for),
             seed,
         )| {
             let mut rules = small_model::rules();
@@ -279,7 +280,7 @@ fn rules() -> impl Strategy<Value = RunRules> {
             });
             rules.has_checks = checked;
             rules.context.window = Tokens(window);
-            rules.backoff.retries = retries;
+            (rules.backoff.retries, rules.backoff.retry_for) = (retries, retry_for.map(TimeSpan));
             rules.seed = seed;
             rules
         },
@@ -326,7 +327,12 @@ proptest! {
     fn a_life_keeps_its_limits(rules in rules(), choices in choices(400)) {
         let life = RandomRun::begin(rules.clone()).drive(&choices, |_, _| true);
         let run = life.fold.state.run();
-        let attempts = rules.backoff.retries as usize + 1;
+        let wait = rules.backoff.base_wait.0;
+        let retries = match rules.backoff.retry_for {
+            Some(time) => time.0.div_ceil(wait),
+            None => u64::from(rules.backoff.retries),
+        };
+        let attempts = usize::try_from(retries).unwrap() + 1;
         let compactions = rules.context.max_compactions as usize;
         let bounds = RunBounds::new(&rules);
         prop_assert!(u64::from(run.model_calls) <= bounds.calls);

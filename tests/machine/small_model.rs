@@ -13,8 +13,18 @@ use architect::model::{
     Signal, TimeSpan, Tokens, ToolCall, ToolResult, ToolStatus, Usage, UserMessage,
 };
 
+use crate::guard_table;
+
 /// An id that no effect ever has.
 pub(crate) const STALE_ID: EffectId = EffectId(u64::MAX);
+
+/// The time after which every deadline has passed: the machine slept.
+const LATE: TimeSpan = TimeSpan(1_000);
+
+/// Returns whether an event comes after every deadline.
+pub(crate) fn is_late(event: &Event) -> bool {
+    matches!(event, Event::Tick { now } if now.0 >= LATE.0)
+}
 
 /// A micro-dollar per token.
 const PRICE: Price = Price {
@@ -82,12 +92,14 @@ pub(crate) struct SmallModel {
 }
 
 /// How many kinds of events there are. Many reach every transition; few reach further. Sub-agents have a set of their
-/// own, since their budget shares make another state of almost every one.
+/// own, since their budget shares make another state of almost every one. So do commands in the background.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum EventSet {
     Large,
     Small,
     Delegating,
+    /// Commands in the background, and little else.
+    Background,
     /// Every kind of fault, and little else.
     Failing,
     All,
@@ -119,8 +131,15 @@ pub(crate) fn small_models() -> Vec<SmallModel> {
         world("time", EventSet::Large, time, true),
         world("nothing", EventSet::Large, nothing, false),
         world("delegating", EventSet::Delegating, both, false),
+        world("background", EventSet::Background, limits.clone(), false),
+        world("background, checked", EventSet::Background, limits.clone(), true),
         world("turns", EventSet::Small, RunLimits { max_steps: 4, ..limits }, false),
         SmallModel { name: "fallbacks", rules: rules_with_fallbacks(), words: EventSet::Failing },
+        SmallModel {
+            name: "retried for a time",
+            rules: rules_with_retry_time(),
+            words: EventSet::Large,
+        },
     ]
 }
 
@@ -136,6 +155,14 @@ pub(crate) fn rules_with_fallbacks() -> RunRules {
     let budget = Some(MicroUsd(600));
     let limits = RunLimits { budget, max_steps: 1, ..RunLimits::default() };
     RunRules { limits, models, ..rules() }.for_model(0)
+}
+
+/// Rules that limit the time of retries, not their number, with time for three of them.
+pub(crate) fn rules_with_retry_time() -> RunRules {
+    let mut rules = RunRules { has_checks: true, ..rules() };
+    (rules.limits.max_steps, rules.context.max_compactions) = (1, 1);
+    rules.backoff.retry_for = Some(TimeSpan(70));
+    rules
 }
 
 /// Returns so many models with the price and the limits of these rules.
@@ -183,6 +210,11 @@ pub(crate) fn models_of_pairs() -> Vec<(SmallModel, usize)> {
         RunLimits { budget: Some(MicroUsd(200)), max_steps: 1, timeout: late, ..poor.limits };
     models
         .push((SmallModel { name: "poor and late", rules: poor, words: EventSet::Large }, 20_000));
+    // It covers a call, and after the reply no summary.
+    let mut poorer = rules();
+    poorer.limits =
+        RunLimits { budget: Some(MicroUsd(40)), max_steps: 1, timeout: late, ..poorer.limits };
+    models.push((SmallModel { name: "poorer", rules: poorer, words: EventSet::Large }, 2_000));
     let mut others = rules_with_fallbacks();
     (others.backoff.retries, others.limits.timeout) = (0, late);
     models.push((
@@ -205,8 +237,12 @@ pub(crate) fn events(state: &State, words: EventSet) -> Vec<Event> {
     ];
     events.extend(Signal::ALL.map(|signal| Event::Interrupt { signal }));
     events.extend(deadline(state).map(|deadline| Event::Tick { now: deadline.at }));
-    // The machine slept through every deadline.
-    events.push(Event::Tick { now: state.run().now.after(TimeSpan(1_000)) });
+    events.push(Event::Tick { now: state.run().now.after(LATE) });
+    // It slept until the run has to close: a retry would have begun before.
+    if matches!(state.kind(), StateKind::CallingWaiting | StateKind::CompactingWaiting) {
+        let closes = guard_table::closing_time(state.run());
+        events.extend(closes.map(|at| Event::Tick { now: RunTime(at) }));
+    }
     events.extend(completions(state, STALE_ID));
     if words == EventSet::Failing {
         events.extend(other_faults(state));
@@ -218,9 +254,10 @@ pub(crate) fn events(state: &State, words: EventSet) -> Vec<Event> {
         }
     }
     events.retain(|event| match words {
-        EventSet::Large => !is_delegated(event),
-        EventSet::Small => is_common(event) && !is_delegated(event),
-        EventSet::Delegating => is_common(event),
+        EventSet::Large => !is_delegated(event) && !is_background(event),
+        EventSet::Small => is_common(event) && !is_delegated(event) && !is_background(event),
+        EventSet::Delegating => is_common(event) && !is_background(event),
+        EventSet::Background => is_common(event) && !is_delegated(event),
         EventSet::Failing => may_fail(event),
         EventSet::All => true,
     });
@@ -243,6 +280,7 @@ fn is_common(event: &Event) -> bool {
         Event::StoreFailed { .. }
         | Event::InternalError { .. }
         | Event::ToolCompleted { .. }
+        | Event::CommandEnded { .. }
         | Event::UsageReported { .. }
         | Event::Checked { .. } => true,
     }
@@ -254,7 +292,17 @@ fn may_fail(event: &Event) -> bool {
         Event::Prepared { size, messages, .. } => messages.is_empty() && size.exchanges <= 3,
         Event::CallFailed { .. } => true,
         Event::Tick { now } => now.0 > 0,
-        _ => is_common(event) && !is_delegated(event),
+        _ => is_common(event) && !is_delegated(event) && !is_background(event),
+    }
+}
+
+/// Returns whether only the sets with commands in the background include the event.
+fn is_background(event: &Event) -> bool {
+    match event {
+        Event::Authorized { authorization: Authorization::Approved { intent, .. }, .. } => {
+            matches!(intent, CallIntent::Background { .. })
+        }
+        _ => matches!(event, Event::CommandEnded { .. }),
     }
 }
 
@@ -287,6 +335,7 @@ fn completions(state: &State, id: EffectId) -> Vec<Event> {
     events.extend(take_first(authorized(state, id), all(&[StateKind::Executing])));
     events.extend(take_first(settled(state, id), all(&[StateKind::Executing])));
     events.extend(take_first(checked(id), all(&[StateKind::CallingChecking])));
+    events.push(Event::CommandEnded { id });
     events.extend(charged(state, id));
     events
 }
@@ -459,17 +508,27 @@ fn result_of(state: &State, id: EffectId, status: ToolStatus) -> ToolResult {
 
 fn authorized(state: &State, id: EffectId) -> Vec<Event> {
     let refused = |status| Authorization::Rejected { result: result_of(state, id, status) };
-    let cleared =
-        |intent| Authorization::Approved { timeout: TimeSpan(50), intent, reason: "".into() };
+    let cleared = |timeout, intent| Authorization::Approved {
+        timeout: TimeSpan(timeout),
+        intent,
+        reason: "".into(),
+    };
     [
-        cleared(CallIntent::Opaque),
-        cleared(CallIntent::Delegated { session: None, worktree: None }),
+        cleared(50, CallIntent::Opaque),
+        cleared(80, CallIntent::Delegated { session: None, worktree: None }),
+        cleared(50, background(Some(true))),
+        cleared(50, background(Some(false))),
         refused(ToolStatus::Unknown),
         refused(ToolStatus::Denied),
         Authorization::Abort,
     ]
     .map(|authorization| Event::Authorized { id, authorization })
     .into()
+}
+
+/// A command that an answer has to wait for, one that it has not, or one of an older journal.
+pub(crate) fn background(needed: Option<bool>) -> CallIntent {
+    CallIntent::Background { command: "serve".into(), needed }
 }
 
 fn settled(state: &State, id: EffectId) -> Vec<Event> {

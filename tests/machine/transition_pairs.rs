@@ -1,60 +1,87 @@
-//! Every pair of consecutive transitions of the chart: which of them the explorer takes, and which are impossible.
+//! Every pair of consecutive transitions of the chart: which of them the explorer and the driver take, and which are
+//! impossible.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::path::Path;
 
 use architect::machine::chart::{Chart, ChartTransition};
-use architect::machine::{State, StateKind};
+use architect::machine::{Event, State, StateKind};
 
-use crate::explorer::canonical_hash;
+use crate::explorer::{SearchReport, canonical_hash};
+use crate::small_model::SmallModel;
+use crate::{driver_paths, small_model};
 
 /// Transitions as the bits of their numbers in the chart.
 type TransitionSet = u128;
 
-/// The transitions into and out of each state of a small model.
+/// The transitions into and out of each state of a small model, by the hash of the state.
 #[derive(Default)]
 pub(crate) struct MetTransitions {
-    into: HashMap<u64, TransitionSet>,
-    out_of: HashMap<u64, TransitionSet>,
+    /// With the hash of the state before, and the event.
+    into: HashMap<u64, BTreeMap<usize, (u64, Event)>>,
+    out_of: HashMap<u64, BTreeMap<usize, Event>>,
 }
 
 impl MetTransitions {
-    /// Adds a transition that was taken.
-    pub(crate) fn add(&mut self, before: &State, number: usize, after: &State) {
-        *self.out_of.entry(canonical_hash(before)).or_default() |= 1 << number;
+    /// Adds a transition that was taken. Of several between the same two states, any is as good.
+    pub(crate) fn add(&mut self, before: &State, event: &Event, number: usize, after: &State) {
+        let from = canonical_hash(before);
+        let out_of = self.out_of.entry(from).or_default();
+        out_of.entry(number).or_insert_with(|| event.clone());
         if after.kind() != StateKind::Done {
-            *self.into.entry(canonical_hash(after)).or_default() |= 1 << number;
+            let into = self.into.entry(canonical_hash(after)).or_default();
+            // The order in which states are visited changes from run to run.
+            match into.get(&number) {
+                Some((other, _)) if *other <= from => {}
+                _ => drop(into.insert(number, (from, event.clone()))),
+            }
         }
     }
 }
 
 /// The pairs of transitions of which the second one leaves the state that the first one enters.
-pub(crate) struct TransitionPairs<'a> {
-    chart: &'a Chart,
-    /// For each transition, those that followed it.
-    followed_by: Vec<TransitionSet>,
+pub(crate) struct TransitionPairs {
+    chart: &'static Chart,
+    /// For each transition, those that followed it in the small models.
+    explored: Vec<TransitionSet>,
+    /// The same for the driver.
+    played: Vec<TransitionSet>,
 }
 
-impl<'a> TransitionPairs<'a> {
-    pub(crate) fn of(chart: &'a Chart) -> Self {
-        assert!(chart.transitions.len() <= 128);
-        Self { chart, followed_by: vec![0; chart.transitions.len()] }
+impl TransitionPairs {
+    pub(crate) fn of(chart: &'static Chart) -> Self {
+        let none = vec![0; chart.transitions.len()];
+        assert!(none.len() <= 128);
+        Self { chart, explored: none.clone(), played: none }
     }
 
-    /// Returns the number of a transition.
-    pub(crate) fn number(&self, arrow: &ChartTransition) -> usize {
-        self.chart.transitions.iter().position(|other| std::ptr::eq(other, arrow)).unwrap()
-    }
-
-    /// Adds the pairs that were taken in a small model.
-    pub(crate) fn cover(&mut self, met: &MetTransitions) {
+    /// Adds the pairs that were taken in a small model, and plays those of them through the driver that it has not taken.
+    pub(crate) fn cover(&mut self, world: &SmallModel, met: &MetTransitions, found: &SearchReport) {
+        // The pair, with the place where it is nearest to the start: the state between both transitions.
+        // The driver doesn't stay in one that is overdue.
+        let mut nearest: BTreeMap<(usize, usize), (bool, usize, u64)> = BTreeMap::new();
         for (state, into) in &met.into {
-            let out_of = met.out_of.get(state).copied().unwrap_or(0);
-            for (number, followed) in self.followed_by.iter_mut().enumerate() {
-                if into >> number & 1 == 1 {
-                    *followed |= out_of;
+            for first in into.keys() {
+                for second in met.out_of.get(state).into_iter().flat_map(BTreeMap::keys) {
+                    let (from, event) = &into[first];
+                    let place = (small_model::is_late(event), found.depth(*from), *state);
+                    let nearest = nearest.entry((*first, *second)).or_insert(place);
+                    *nearest = place.min(*nearest);
                 }
+            }
+        }
+        for ((first, second), (_, _, state)) in nearest {
+            self.explored[first] |= 1 << second;
+            if self.played[first] >> second & 1 == 1 {
+                continue;
+            }
+            let (from, event) = &met.into[&state][&first];
+            let mut path = found.path_to(*from);
+            path.extend([event.clone(), met.out_of[&state][&second].clone()]);
+            let taken = driver_paths::play(&world.rules, &path);
+            for (first, second) in taken.iter().zip(taken.iter().skip(1)) {
+                self.played[*first] |= 1 << second;
             }
         }
     }
@@ -66,46 +93,61 @@ impl<'a> TransitionPairs<'a> {
             && self.chart.transitions_for(to, &second.event).any(|arrow| arrow == second)
     }
 
-    /// Returns the table as Markdown.
-    fn table(&self) -> String {
+    /// Returns the tables as Markdown. Every pair that is not impossible must be taken by both.
+    fn tables(&self) -> String {
         let all = &self.chart.transitions;
         // Sorted: the order in which the chart is read depends on the features of the crate.
-        let mut rows: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
-        let (mut taken, mut drawn, mut impossible) = (0, 0, 0);
+        let mut counts: BTreeMap<String, [usize; 4]> = BTreeMap::new();
+        let mut never: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
+        let mut missing = BTreeSet::new();
         for (number, first) in all.iter().enumerate() {
             for (other, second) in all.iter().enumerate() {
                 if !self.meet(first, second) {
                     continue;
                 }
-                drawn += 1;
+                let is_taken = |pairs: &[TransitionSet]| pairs[number] >> other & 1 == 1;
                 let why = why_impossible(first, second);
-                impossible += usize::from(why.is_some());
-                if self.followed_by[number] >> other & 1 == 1 {
-                    taken += 1;
-                    assert_eq!(why, None, "{first:?} and {second:?} were taken");
-                } else {
-                    let row = (
-                        why.unwrap_or("possible: the small models are too small for it"),
+                let counted =
+                    [true, is_taken(&self.explored), is_taken(&self.played), why.is_some()];
+                let count = counts.entry(label(first)).or_default();
+                count.iter_mut().zip(counted).for_each(|(count, is)| *count += usize::from(is));
+                if let Some(why) = why {
+                    let second = format!("`{}`", short_label(second));
+                    never.entry((why, label(first))).or_default().insert(second);
+                }
+                if counted[1..3] != [why.is_none(); 2] {
+                    missing.insert(format!(
+                        "{}, then {}: {counted:?}",
                         label(first),
-                    );
-                    rows.entry(row).or_default().insert(format!("`{}`", short_label(second)));
+                        label(second)
+                    ));
                 }
             }
         }
+        assert!(missing.is_empty(), "drawn, explored, played, impossible: {missing:#?}");
+        let sum = |column: usize| counts.values().map(|count| count[column]).sum::<usize>();
         let mut text = format!(
             "# Pairs of transitions\n\n\
              Generated by `UPDATE=1 cargo test --test machine chart`: the pairs of transitions of [run.json](run.json) of which the\n\
              second one leaves the state that the first one enters.\n\n\
-             * {drawn} pairs are drawn.\n\
-             * {taken} of them are taken by the explorer in the small models.\n\
-             * {impossible} of them are impossible, for the reason given.\n\
-             * {} of them are possible, but not taken in the small models.\n\n\
+             * {} pairs are drawn.\n\
+             * {} of them are taken by the explorer in the small models.\n\
+             * {} of them are taken by the driver with scripted ports: for each pair, it runs a short path of the explorer.\n\
+             * {} of them are impossible, for the reason given. The explorer takes none of them.\n\n\
              | after | never follows | why |\n|---|---|---|\n",
-            drawn - taken - impossible
+            sum(0),
+            sum(1),
+            sum(2),
+            sum(3)
         );
-        for ((why, first), seconds) in rows {
+        for ((why, first), seconds) in never {
             let seconds: Vec<String> = seconds.into_iter().collect();
             let _ = writeln!(text, "| `{first}` | {} | {why} |", seconds.join(", "));
+        }
+        text += "\n| after | pairs | taken by the explorer | taken by the driver | impossible |\n|---|---|---|---|---|\n";
+        for (first, [drawn, explored, played, impossible]) in counts {
+            let _ =
+                writeln!(text, "| `{first}` | {drawn} | {explored} | {played} | {impossible} |");
         }
         text
     }
@@ -113,7 +155,7 @@ impl<'a> TransitionPairs<'a> {
     /// Compares the table with the stored one, or writes it.
     pub(crate) fn compare_with_table(&self) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("statecharts/PAIRS.md");
-        let table = self.table();
+        let table = self.tables();
         if std::env::var_os("UPDATE").is_some() {
             std::fs::write(&path, &table).unwrap();
         }
@@ -130,16 +172,16 @@ fn why_impossible(first: &ChartTransition, second: &ChartTransition) -> Option<&
     let compacts = first.from.starts_with("Compacting") && first.to == "Preparing"
         || guard(first, &["overflowTrimmed", "contextTooFull"]);
     if compacts && guard(second, &["contextOverThreshold", "contextTooFull"]) {
-        Some("impossible: another compaction needs an accepted reply in between")
+        Some("another compaction needs an accepted reply in between")
     } else if guard(first, &["hasCalls"]) && ["SETTLED", "CHARGED"].contains(&&*second.event) {
-        Some("impossible: no call runs yet")
+        Some("no call runs yet")
     } else if (guard(first, &["cleared"]) || first.event == "CHARGED")
         && second.event == "VETTED"
         && guard(second, &["lastCall", "lastHopeless"])
     {
-        Some("impossible: another call is running")
+        Some("another call is running")
     } else if guard(first, &["toolLimitDue"]) && guard(second, &["lastHopeless"]) {
-        Some("impossible: a call that timed out isn't an invalid one")
+        Some("a call that timed out isn't an invalid one")
     } else {
         None
     }

@@ -7,7 +7,7 @@ use architect::machine::chart::{Chart, ChartTransition};
 use architect::model::WordEnum;
 use architect::workflow::engine::machine::{
     Direction, End, Goal, Limit, Measurement, Program, SessionEnd, SessionOutcome, StepEvent,
-    StepEventKind, StepNeed, StepRules, WorkflowState, WorkflowStateKind, step,
+    StepEventKind, StepNeed, StepRules, WorkflowStage, WorkflowState, WorkflowStateKind, step,
 };
 use architect::workflow::engine::{WORKFLOW_CHART_JSON, WorkflowGuard};
 
@@ -72,7 +72,7 @@ fn explore(
     let mut seen = HashSet::from([program.start()]);
     let mut queue = VecDeque::from([program.start()]);
     while let Some(state) = queue.pop_front() {
-        let number = state.place().step as u64 * 10 + u64::from(state.place().iteration);
+        let number = state.place.step as u64 * 10 + u64::from(state.place.iteration);
         for event in events(session(number)) {
             let next = step(program, state, event);
             see(&state, &event, &next);
@@ -138,26 +138,28 @@ fn chart_and_code_take_the_same_transitions() {
 fn violations(program: &Program, step: StepFunction) -> BTreeSet<&'static str> {
     let mut found = BTreeSet::new();
     explore(program, step, |state, event, next| {
-        let (before, after) = (state.place(), next.place());
+        let (before, after) = (&state.place, &next.place);
         let rules = program.rules(before).unwrap();
         let is_each = rules.goal == Goal::EachTested;
         if is_each
             && rules.metric.is_none()
-            && matches!(state, WorkflowState::Running(..) | WorkflowState::Testing(_))
-            && matches!(next, WorkflowState::Starting(_))
+            && matches!(state.stage, WorkflowStage::Running(_) | WorkflowStage::Testing)
+            && next.stage == WorkflowStage::Starting
             && *event != (StepEvent::Tested { is_passed: true })
         {
             found.insert("an item begins after the one before it has passed its tests");
         }
-        if let (WorkflowState::Deciding(_), StepEvent::Decided(StepNeed::Items(count))) =
-            (state, event)
+        if let (WorkflowStage::Deciding, StepEvent::Decided(StepNeed::Items(count))) =
+            (state.stage, event)
             && *count > rules.iterations
-            && !matches!(next, WorkflowState::Done(_, End::TooManyItems))
+            && next.stage != WorkflowStage::Done(End::TooManyItems)
         {
             found.insert("with too many items, none begins");
         }
-        let is_new =
-            matches!((state, next), (WorkflowState::Starting(_), WorkflowState::Running(..)));
+        let is_new = matches!(
+            (state.stage, next.stage),
+            (WorkflowStage::Starting, WorkflowStage::Running(_))
+        );
         let most = program.max_iterations(before);
         if is_new && before.iteration >= most && event.kind() == StepEventKind::Begun {
             // A command with a smaller bound may find a session that is about to begin.
@@ -173,23 +175,23 @@ fn violations(program: &Program, step: StepFunction) -> BTreeSet<&'static str> {
             found.insert("an iteration begins with a session of its own");
         }
         if let StepEvent::Tested { is_passed: true } = event
-            && matches!(state, WorkflowState::Testing(_))
+            && state.stage == WorkflowStage::Testing
             && (!is_each || before.iteration >= program.max_iterations(before))
-            && !matches!(next, WorkflowState::Deciding(_) | WorkflowState::Done(_, End::Succeeded))
+            && !matches!(next.stage, WorkflowStage::Deciding | WorkflowStage::Done(End::Succeeded))
         {
             found.insert("nothing begins after the tests have passed");
         }
-        if let (WorkflowState::Running(..), StepEvent::Ended(end)) = (state, event)
+        if let (WorkflowStage::Running(_), StepEvent::Ended(end)) = (state.stage, event)
             && let SessionOutcome::Limited(_) = end.outcome
-            && matches!(next, WorkflowState::Starting(_))
+            && next.stage == WorkflowStage::Starting
         {
             found.insert("nothing begins after a limit is reached");
         }
-        if let (WorkflowState::Measuring(_), StepEvent::Measured(Some(number))) = (state, event)
+        if let (WorkflowStage::Measuring, StepEvent::Measured(Some(number))) = (state.stage, event)
             && let Some(metric) = program.rules(before).and_then(|rules| rules.metric)
             && let Some(best) = before.best
         {
-            let is_undone = matches!(next, WorkflowState::Undoing(..));
+            let is_undone = matches!(next.stage, WorkflowStage::Undoing(_));
             if is_undone == metric.is_better(*number, best) {
                 found.insert("an iteration stays exactly if it improves the number");
             }
@@ -201,16 +203,14 @@ fn violations(program: &Program, step: StepFunction) -> BTreeSet<&'static str> {
         {
             found.insert("the best number never gets worse");
         }
-        if matches!(next, WorkflowState::Undoing(..))
-            && !matches!(state, WorkflowState::Undoing(..))
+        if let WorkflowStage::Undoing(id) = next.stage
+            && !matches!(state.stage, WorkflowStage::Undoing(_))
         {
-            let is_own =
-                matches!(next, WorkflowState::Undoing(place, id) if place.session == Some(*id));
-            if !is_own || before.session.is_none() {
+            if next.place.session != Some(id) || before.session.is_none() {
                 found.insert("only the session of the iteration is undone");
             }
         }
-        if matches!(state, WorkflowState::Done(..))
+        if matches!(state.stage, WorkflowStage::Done(_))
             && event.kind() != StepEventKind::Continued
             && next != state
         {
@@ -242,7 +242,7 @@ fn every_path_ends() {
         });
         let is_end = |(state, count): (&WorkflowState, &usize)| (*count == 0).then_some(*state);
         let mut ends: Vec<WorkflowState> = open.iter().filter_map(is_end).collect();
-        assert!(ends.iter().all(|end| matches!(end, WorkflowState::Done(..))), "{ends:?}");
+        assert!(ends.iter().all(|end| matches!(end.stage, WorkflowStage::Done(_))), "{ends:?}");
         while let Some(end) = ends.pop() {
             open.remove(&end);
             for state in before.remove(&end).unwrap_or_default() {
@@ -260,33 +260,35 @@ fn every_path_ends() {
 /// A defect that nothing would show is a rule that is missing.
 #[test]
 fn seeded_defects_are_found() {
-    let keeps_worse: StepFunction = |program, state, event| match (state, event) {
-        (WorkflowState::Measuring(place), StepEvent::Measured(_)) if place.session.is_some() => {
-            step(program, WorkflowState::Undoing(place, session(0)), StepEvent::Undone)
+    let keeps_worse: StepFunction = |program, state, event| match (state.stage, event) {
+        (WorkflowStage::Measuring, StepEvent::Measured(_)) if state.place.session.is_some() => {
+            step(program, WorkflowStage::Undoing(session(0)).at(state.place), StepEvent::Undone)
         }
         _ => step(program, state, event),
     };
-    let goes_on: StepFunction = |program, state, event| match (state, event) {
-        (WorkflowState::Testing(_), StepEvent::Tested { .. }) => {
+    let goes_on: StepFunction = |program, state, event| match (state.stage, event) {
+        (WorkflowStage::Testing, StepEvent::Tested { .. }) => {
             step(program, state, StepEvent::Tested { is_passed: false })
         }
         _ => step(program, state, event),
     };
     let has_no_bound: StepFunction = |program, state, event| match step(program, state, event) {
-        WorkflowState::Done(place, End::IterationsUsed) if place.iteration < 5 => {
-            WorkflowState::Starting(place)
+        WorkflowState { place, stage: WorkflowStage::Done(End::IterationsUsed) }
+            if place.iteration < 5 =>
+        {
+            WorkflowStage::Starting.at(place)
         }
         next => next,
     };
-    let overspends: StepFunction = |program, state, event| match (state, event) {
-        (WorkflowState::Running(..), StepEvent::Ended(end)) => {
+    let overspends: StepFunction = |program, state, event| match (state.stage, event) {
+        (WorkflowStage::Running(_), StepEvent::Ended(end)) => {
             let outcome = SessionOutcome::Answered;
             step(program, state, StepEvent::Ended(SessionEnd { outcome, ..end }))
         }
         _ => step(program, state, event),
     };
-    let skips_failed: StepFunction = |program, state, event| match (state, event) {
-        (WorkflowState::Testing(_), StepEvent::Tested { .. }) => {
+    let skips_failed: StepFunction = |program, state, event| match (state.stage, event) {
+        (WorkflowStage::Testing, StepEvent::Tested { .. }) => {
             step(program, state, StepEvent::Tested { is_passed: true })
         }
         _ => step(program, state, event),

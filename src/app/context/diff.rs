@@ -33,7 +33,7 @@ pub struct WorkspaceDiff {
 #[non_exhaustive]
 pub enum DiffError {
     /// There is no git.
-    #[error("there is no git")]
+    #[error("git was not found")]
     NoGit,
     /// Git could take the text for an option, or for more than one word.
     #[error(

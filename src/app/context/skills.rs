@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::PromptSection;
-use crate::app::skills::{Skill, SkillScope, SkillStatus};
+use crate::app::skills::{MAX_SKILLS, Skill, SkillScope, SkillStatus};
 use crate::tools::READ_SKILL;
 
 /// The most of all descriptions together, in bytes.
@@ -20,6 +20,17 @@ pub(super) fn skills_section(skills: &[Skill]) -> PromptSection {
     for skill in skills.iter().filter(is_invalid) {
         let (file, why) = (skill.file.display(), skill.reason.as_deref().unwrap_or_default());
         section.notices.push(format!("the skill {file} is left out: {why}"));
+    }
+    for scope in [SkillScope::Project, SkillScope::User] {
+        let is_over =
+            |skill: &&Skill| skill.scope == scope && skill.status == SkillStatus::OverLimit;
+        let count = skills.iter().filter(is_over).count();
+        if count > 0 {
+            section.notices.push(format!(
+                "only {MAX_SKILLS} skills of the {} count, and {count} are left out; `architect skills` lists them",
+                scope.as_str()
+            ));
+        }
     }
     let active: Vec<&Skill> =
         skills.iter().filter(|skill| skill.status == SkillStatus::Active).collect();

@@ -12,7 +12,7 @@ use crate::config::AgentDefinition;
 use crate::journal::SessionId;
 use crate::machine::CallIntent;
 use crate::model::{CallAccess, Isolation, TimeSpan};
-use crate::policy::CallKind;
+use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::tools::{
     CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, parse_arguments, tool_spec,
@@ -139,6 +139,10 @@ impl DispatchCall {
 impl ToolInvocation for DispatchCall {
     fn kind(&self) -> CallKind {
         CallKind::Delegates
+    }
+
+    fn targets(&self) -> Vec<CallTarget> {
+        vec![CallTarget::Name(self.agent.name.to_string())]
     }
 
     /// Agents that change nothing in these files, and never ask, may work side by side.

@@ -13,18 +13,18 @@ pub(super) const BATCH_HELP: &str = "\
 Tasks are lines of JSON, or [[task]] tables of TOML:
   id, prompt          required
   workspace           the folder to work in; or
-  repo, ref           a repository and a commit of it, for a worktree of its own
+  repo, ref           a git repository and a commit; the task gets its own worktree
   agent, model        as --agent and --model
-  setup, checks       shell commands before and after the run; a failed check makes the result partial
+  setup, checks       shell commands before and after the run; a failed check ends it as partial
   limits, set         tables of settings: limits.KEY, and any key
-Variants are lines of JSON, or [[variant]] tables: id, and any of model, agent, prompt (with {{prompt}} for that of the
-task), limits, set. Every task runs in every variant.
+Variants are lines of JSON, or [[variant]] tables: id, and any of model, agent, prompt ({{prompt}} stands for the \
+task's), limits, set. Every task runs in every variant.
 
---budget, --max-tokens and --timeout limit all tasks together; what a task may use is in its `limits`.
+--budget, --max-tokens and --timeout limit all tasks together; `limits` of a task limits that task.
 
-The folder of --out has results.jsonl, report.md, report.html, report.json, report.xml (JUnit), with repositories
-predictions.jsonl, and the sessions. The same command again skips what is finished and resumes what was interrupted;
-further processes on the folder share the work.
+The folder of --out has results.jsonl, report.md, report.html, report.json, report.xml (JUnit), the sessions, and for \
+tasks with a repository predictions.jsonl. The same command again skips finished tasks and resumes interrupted ones. \
+Several processes can work on the same folder.
 
 Exit codes: 0 all succeeded; 2 some did not; 3 a mistake in the manifest, nothing was started; 130, 143 interrupted.";
 
@@ -33,11 +33,11 @@ pub(crate) struct BatchArgs {
     /// The file with the tasks; `-` reads standard input
     pub(crate) tasks: String,
 
-    /// The folder of the batch; by default .architect/batch/NAME, by the name of the file
+    /// The folder of the batch; by default .architect/batch/NAME, where NAME is that of the file
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// How many tasks run at the same time; by default one for each core
+    /// How many tasks run at the same time; by default one per core
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
 
@@ -49,7 +49,7 @@ pub(crate) struct BatchArgs {
     #[arg(long, value_name = "I/N")]
     pub(crate) shard: Option<Shard>,
 
-    /// Run tasks again that failed with exit code 1 or 5, in new sessions
+    /// Run tasks that failed with exit code 1 or 5 again, in new sessions
     #[arg(long)]
     pub(crate) retry_failed: bool,
 

@@ -11,23 +11,23 @@ use super::{BatchArgs, BatchOutputArgs, SettingsArgs};
 
 /// The end of the long help of `compare`.
 pub(super) const COMPARE_HELP: &str = "\
-Each variant works in a git worktree of its own, on the branch architect/compare-…, which begins at the commit that is
-checked out. Branches and worktrees stay, also after a merge, until `architect worktrees rm` removes them; that of a
-variant without changes is removed. A file of variants is that of `batch --variants`.
+Each variant works in its own git worktree, on a branch architect/compare-… that starts at the checked-out commit. \
+Branches and worktrees stay, even after a merge, until `architect worktrees rm` removes them; those of a variant \
+without changes are removed at once. --variants takes the same files as `batch --variants`.
 
-The winner is the variant that succeeded (the run, every --check and, with --self-eval, the evaluation) and, among
-several, is evaluated best, has changed something, costs less, changes fewer lines, comes first: the first difference
-decides.
+The winner is chosen among the variants that succeeded: the run, every --check and, with --self-eval, the evaluation. \
+The first difference decides: the better evaluation (--judge), changes rather than none, lower cost, fewer changed \
+lines, the earlier variant.
 
-The model of --judge reads the task, the change and the answer of each variant that succeeded. It has no tools, and its
-calls are paid from the same limits. The same command again does not pay them twice.
+The model of --judge reads the task, the change and the answer of each variant that succeeded. It has no tools. Its \
+calls count towards the same limits; the same command again does not repeat them.
 
---budget, --max-tokens and --timeout limit all variants together. The same command again skips what is finished and
-resumes what was interrupted; at another commit it begins again.
+--budget, --max-tokens and --timeout limit all variants together. The same command again skips finished variants and \
+resumes interrupted ones; at another commit it starts a new comparison.
 
-Exit codes: 0 all variants succeeded or, with --apply, the winner was merged; 2 some did not, or there is no winner;
-1 the merge was refused, nothing was changed; 3 a mistake or no git repository, nothing was started;
-130, 143 interrupted, nothing was merged.";
+Exit codes: 0 all variants succeeded or, with --apply, the winner was merged; 2 some did not, or there is no winner; 1 \
+the merge was refused, nothing was changed; 3 a mistake or no git repository, nothing was started; 130, 143 \
+interrupted, nothing was merged.";
 
 /// The attempts without variants and without a number.
 const DEFAULT_ATTEMPTS: u16 = 2;
@@ -62,15 +62,15 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_enum, value_name = "WHICH")]
     pub(crate) apply: Option<AppliedVariant>,
 
-    /// The folder of the comparison; by default one in .architect/batch, by the task and the commit
+    /// The folder of the comparison; by default one in .architect/batch, named by the task and the commit
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// How many variants run at the same time; by default one for each core
+    /// How many variants run at the same time; by default one per core
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
 
-    /// Run variants again that failed with exit code 1 or 5, in new sessions
+    /// Run variants that failed with exit code 1 or 5 again, in new sessions
     #[arg(long)]
     pub(crate) retry_failed: bool,
 

@@ -17,7 +17,7 @@ pub(crate) enum BatchCommand {
 
 #[derive(Debug, Subcommand)]
 enum BatchSubcommand {
-    /// Write a batch for a scheduler: each of its nodes runs a part
+    /// Write a batch for a scheduler, where each node runs a part
     #[command(subcommand)]
     Emit(EmitCommand),
 }
@@ -53,7 +53,7 @@ impl Args for BatchCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EmitCommand {
-    /// Write a script that submits the parts as a job array, and a last job that writes the report
+    /// Write a script that submits a job array with the parts, and a final job for the report
     Slurm(Box<EmitSlurmArgs>),
     /// Write the manifest of an Indexed Job
     Kubernetes(Box<EmitKubernetesArgs>),
@@ -69,7 +69,7 @@ pub(crate) struct EmitArgs {
     #[command(flatten)]
     pub(crate) batch: BatchArgs,
 
-    /// The number of parts, each on a node of its own
+    /// The number of parts; each runs on its own node
     #[arg(long, value_name = "N", help_heading = "Scheduler")]
     pub(crate) nodes: NonZeroUsize,
 }
@@ -90,11 +90,11 @@ pub(crate) struct EmitKubernetesArgs {
     #[command(flatten)]
     pub(crate) emit: EmitArgs,
 
-    /// The image, with architect, /bin/sh, and what the tasks need
+    /// The container image, with architect, /bin/sh, and what the tasks need
     #[arg(long, value_name = "IMAGE", help_heading = "Scheduler")]
     pub(crate) image: String,
 
-    /// The claim of the volume that all parts share; the current folder is its content
+    /// The claim of the volume that all parts share; it must have the content of the current folder
     #[arg(long, value_name = "NAME", default_value = "architect", help_heading = "Scheduler")]
     pub(crate) claim: String,
 
@@ -102,11 +102,11 @@ pub(crate) struct EmitKubernetesArgs {
     #[arg(long, value_name = "DIR", default_value = "/work", help_heading = "Scheduler")]
     pub(crate) mount: String,
 
-    /// The secret with the keys of the models, by the names of their variables
+    /// The secret with the keys of the models, under the names of their environment variables
     #[arg(long, value_name = "NAME", default_value = "architect", help_heading = "Scheduler")]
     pub(crate) secret: String,
 
-    /// The processors of a part
+    /// The CPUs of a part
     #[arg(long, value_name = "N", default_value = "2", help_heading = "Scheduler")]
     pub(crate) cpu: String,
 

@@ -1,4 +1,4 @@
-//! Questions about sessions: statistics, and the conformance of recordings.
+//! Analysis of sessions: statistics, other settings, and the conformance of recordings.
 
 use std::path::PathBuf;
 
@@ -8,11 +8,12 @@ use clap::{Args, ValueEnum};
 use super::keys::words;
 use super::{LastArgs, LayerArgs, SettingsArgs};
 
-pub(super) const CONFORM_HELP: &str = "Exit codes: 0 no violation; 1 a violation; 3 a file can't be read, or is not such a recording.";
+pub(super) const CONFORM_HELP: &str =
+    "Exit codes: 0 no violation; 1 a violation; 3 a file can't be read, or has another format.";
 
 #[derive(Debug, Args)]
 pub(crate) struct StatsArgs {
-    /// Only sessions that were created since then: a date such as 2026-11-01, or a time before now: 30d, 12h, 90m
+    /// Only sessions created since then: a date such as 2026-11-01, or a time before now: 30d, 12h, 90m
     #[arg(long, value_name = "WHEN")]
     pub(crate) since: Option<String>,
 
@@ -44,11 +45,11 @@ pub(crate) struct ConformArgs {
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
 
-    /// The program or format that they are from
+    /// The program that wrote the recordings, or their format
     #[arg(long, value_parser = words::<TraceFormat>())]
     pub(crate) from: TraceFormat,
 
-    /// Print a JSON document for each recording, one a line
+    /// Print a JSON document for each recording, one per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -59,13 +60,13 @@ Examples:
   architect what-if last --set 'permissions.deny=[\"run_command(git push *)\"]' --json
   architect what-if last --model anthropic/claude-haiku-4-5 --lanes 5 --check 'cargo test'
 
-Without --model, --agent and --prompt no model is called: what follows the first difference is as if the model had
-replied the same. With one of them, the session is run again from its beginning, or from a record, in a fork with a
-worktree and the files as they were; the limits of the session hold for each lane.";
+Without --model, --agent and --prompt, no model is called: after the first difference, the recorded replies are \
+reused. With any of them, each session is run again --lanes times, from its beginning or from a record, each lane in a \
+fork with a worktree and the files as they were then, within the limits of the session.";
 
 #[derive(Debug, Args)]
 pub(crate) struct WhatIfArgs {
-    /// The sessions: ids, beginnings of them, or `last` for the last one of this folder; with @SEQ, lanes begin just after
+    /// The sessions: ids, prefixes of ids, or `last` for the last one of this folder; with @SEQ, lanes begin just after
     /// that record
     #[arg(required = true, value_name = "SESSION[@SEQ]")]
     pub(crate) sessions: Vec<String>,
@@ -78,15 +79,16 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) prompt: Option<String>,
 
-    /// How often each session is run again [default: 1]
+    /// How many times each session is run again [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) lanes: Option<u16>,
 
-    /// A shell command that is run in the files of each lane; it passes with exit code 0. Can be repeated
+    /// A shell command that checks the files of each lane: exit code 0 passes; may be repeated
     #[arg(long = "check", value_name = "CMD")]
     pub(crate) checks: Vec<String>,
 
-    /// Print a JSON document for each session, one a line, and one with the mean differences if a model was called
+    /// Print a JSON document for each session, one per line, and a last one with the mean differences if a model was
+    /// called
     #[arg(long)]
     pub(crate) json: bool,
 

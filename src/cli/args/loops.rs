@@ -8,18 +8,18 @@ use super::{OutputArgs, SettingsArgs};
 
 /// The end of the long help of `loop`.
 pub(super) const LOOP_HELP: &str = "\
-Each iteration is a session of its own, with a new context, in the same folder. It gets the task, the output of the checks
-that fail, and the notes (the last answer) of the iteration before. The checks run first: if they pass, nothing is to be
-done. --budget, --max-tokens and --timeout limit the loop as a whole.
+Each iteration is a new session with a new context, in the same folder. It gets the task, the output of the failing \
+checks, and the last answer of the previous iteration. The checks also run before the first iteration: if they pass, \
+the loop ends at once. --budget, --max-tokens and --timeout limit the whole loop.
 
-The loop ends when all checks pass, after --iterations, at a limit, or when two iterations in a row have changed no file.
+The loop ends when all checks pass, after --iterations, at a limit, or when two iterations in a row change no file. \
 With --metric, an iteration that does not improve the number is undone.
 
-Its journal and its sessions are in the folder of --out. The same command again goes on where the loop stopped, however it
-stopped; with more --iterations or another limit, too.
+The journal and the sessions of the loop are in the folder of --out. The same command again continues where the loop \
+stopped, even after a crash; it may have more --iterations or another limit.
 
-Exit codes: 0 the checks pass; 2 they don't, or there are none; 3 usage or configuration; 130, 143 interrupted; else that of the
-session that failed.";
+Exit codes: 0 the checks pass; 2 they don't, or there are none; 3 usage or configuration; 130, 143 interrupted; \
+otherwise the exit code of the session that failed.";
 
 #[derive(Debug, Args)]
 pub(crate) struct LoopArgs {
@@ -30,11 +30,11 @@ pub(crate) struct LoopArgs {
     #[arg(long)]
     pub(crate) stdin: bool,
 
-    /// The shell command that succeeds when the task is done; may be repeated
+    /// A shell command that succeeds when the task is done; may be repeated
     #[arg(long, value_name = "CMD")]
     pub(crate) check: Vec<String>,
 
-    /// Repeat until the checks pass; that is what --check means anyway
+    /// Repeat until the checks pass; the default with --check
     #[arg(long)]
     pub(crate) until_check: bool,
 
@@ -42,7 +42,7 @@ pub(crate) struct LoopArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) iterations: u32,
 
-    /// The shell command whose last line of output is a number to improve
+    /// A shell command whose last line of output is the number to improve
     #[arg(long, value_name = "CMD")]
     pub(crate) metric: Option<String>,
 
@@ -54,7 +54,7 @@ pub(crate) struct LoopArgs {
     #[arg(long)]
     pub(crate) minimize: bool,
 
-    /// The folder of the loop; by default .architect/loop/NAME, by the task and what defines it
+    /// The folder of the loop; by default .architect/loop/NAME, named by the task and its settings
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
@@ -62,7 +62,7 @@ pub(crate) struct LoopArgs {
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
     pub(crate) worktree: Option<String>,
 
-    /// Carry uncommitted changes over into the worktree
+    /// Copy uncommitted changes into the worktree
     #[arg(long, requires = "worktree")]
     pub(crate) with_changes: bool,
 

@@ -58,7 +58,7 @@ fn exit_code_table() -> String {
     version,
     max_term_width = 120,
     after_help = "Exit codes: 0 done; 1 failed; 2 stopped early, partial; 3 usage or configuration; 4 authentication; \
-                  5 model timed out;\n129, 130, 143 interrupted; 141 standard output closed. `architect run --help` has \
+                  5 model timed out; 129, 130, 143 interrupted; 141 standard output closed. `architect run --help` has \
                   the whole table."
 )]
 pub(crate) struct Cli {
@@ -71,25 +71,25 @@ pub(crate) enum CliCommand {
     /// Run one task
     #[command(visible_alias = "exec", after_long_help = exit_code_table())]
     Run(Box<RunArgs>),
-    /// Show a whole run in a temporary workspace: no key, no network, real tools and a real test
+    /// Run a demonstration in a temporary workspace: no key, no network, real tools and a real test
     Demo(DemoArgs),
     /// Resume a stored session
     Resume(Box<ResumeArgs>),
-    /// Continue a copy of a session; the original stays as it is
+    /// Continue a copy of a session; the original does not change
     Fork(Box<ForkArgs>),
-    /// Run many tasks, in several variants; the same command again continues
+    /// Run many tasks, in one or more variants; the same command again resumes them
     #[command(after_long_help = BATCH_HELP)]
     Batch(BatchCommand),
-    /// Run one task in several variants, each on a branch of its own, and choose the best one
+    /// Run one task in several variants, each on its own branch, and choose the best one
     #[command(after_long_help = COMPARE_HELP)]
     Compare(Box<CompareArgs>),
-    /// Repeat a task, each time with a new context, until its checks pass, or to improve a number
+    /// Repeat a task with a new context each time, until its checks pass or to improve a number
     #[command(name = "loop", after_long_help = LOOP_HELP)]
     Loop(Box<LoopArgs>),
-    /// Run the steps of a file in order, each in a session of its own; the same command again continues
+    /// Run the steps of a file in order, each in its own session; the same command again resumes
     #[command(after_long_help = PIPELINE_HELP)]
     Pipeline(Box<PipelineArgs>),
-    /// Serve an editor: the Agent Client Protocol on standard input and output
+    /// Serve an editor over the Agent Client Protocol, on standard input and output
     #[command(after_long_help = ACP_HELP)]
     Acp(Box<AcpArgs>),
     /// Replay a stored session offline and check it
@@ -110,13 +110,13 @@ pub(crate) enum CliCommand {
     Steer(MessageArgs),
     /// Queue a follow-up message for a running session
     Followup(MessageArgs),
-    /// Run scenarios: scripted models, with expectations of the run
+    /// Run test scenarios: scripted models, and what is expected of the run
     Test(TestArgs),
     /// Show where a session spent its time
     Trace(TraceArgs),
     /// Show statistics over all stored sessions: outcomes, time, cost, tools
     Stats(StatsArgs),
-    /// Show what other settings would have changed in stored sessions, without a model
+    /// Replay stored sessions with other settings, or run them again with another model, agent or task
     #[command(after_long_help = WHAT_IF_HELP)]
     WhatIf(Box<WhatIfArgs>),
     /// Check recorded sessions of other programs against the invariants of a run
@@ -126,19 +126,19 @@ pub(crate) enum CliCommand {
     Machine(MachineArgs),
     /// List the agents
     Agents(AgentsArgs),
-    /// List the skills: where each is from, what it is for, and what is wrong with it
+    /// List the skills, with their folders, descriptions and problems
     Skills(SkillsArgs),
     /// List the known models: context window, output limit, price, efforts
     Models(ModelsArgs),
-    /// Show or check the configuration, or trust that of a folder
+    /// Show or check the configuration, or trust the configuration of a folder
     Config(ConfigArgs),
     /// Diagnose the installation and configuration
     Doctor(DoctorArgs),
     /// Write a commented configuration file into this project
     Init(InitArgs),
-    /// Print a JSON Schema of what this program writes or reads
+    /// Print the JSON Schema of a document that architect reads or writes
     Schema {
-        /// What it describes
+        /// The document
         #[arg(value_enum)]
         subject: SchemaSubject,
     },
@@ -169,7 +169,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 
-    /// Plan with the `plan` agent first, then carry the plan out
+    /// Make a plan with the `plan` agent first, then carry it out
     #[arg(long)]
     pub(crate) plan_first: bool,
 
@@ -189,11 +189,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
     pub(crate) worktree: Option<String>,
 
-    /// Carry uncommitted changes over into the worktree
+    /// Copy uncommitted changes into the worktree
     #[arg(long, requires = "worktree")]
     pub(crate) with_changes: bool,
 
-    /// The id of the session; generated by default
+    /// The id of the session, a UUID; generated by default
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
 
@@ -226,7 +226,7 @@ pub(crate) struct MachineArgs {
     #[arg(long, value_parser = words::<StatechartFormat>(), default_value = "mermaid")]
     pub(crate) format: StatechartFormat,
 
-    /// Print what a run with this configuration uses at most: model calls, cost, time and steps
+    /// Print upper bounds for a run with this configuration: model calls, cost, time and steps
     #[arg(long, conflicts_with = "format")]
     pub(crate) bounds: bool,
 
@@ -263,7 +263,7 @@ pub(crate) struct ModelsArgs {
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
 
-    /// Ask the provider which models the key gives access to; by default that of the configured model
+    /// Ask a provider which models the key can use; by default the provider of the configured model
     #[arg(long)]
     pub(crate) online: bool,
 
@@ -308,13 +308,13 @@ pub(crate) enum ConfigCommand {
     Schema,
     /// Trust this folder from now on: its own configuration applies in full
     Trust,
-    /// Stop trusting this folder: its own configuration only tightens
+    /// Stop trusting this folder: its own configuration can only tighten yours
     Untrust,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SchemaSubject {
-    /// The document of `--json`, and the last line of `--output-format stream-json`
+    /// The document of a run with `--json`, and the last line of `--output-format stream-json`
     Result,
     /// A line of `--output-format stream-json`
     Event,
@@ -324,6 +324,50 @@ pub(crate) enum SchemaSubject {
     Scenario,
     /// A manifest of `architect batch`, or a file of variants
     Manifest,
+    /// `agents --json`
+    Agents,
+    /// `cleanup --json`
+    Cleanup,
+    /// A line of `conform --json`
+    Conform,
+    /// `diff --json`
+    Diff,
+    /// `doctor --json`
+    Doctor,
+    /// `models --json`
+    Models,
+    /// `replay --json`, with and without `--verify`
+    Replay,
+    /// `sessions --json`
+    Sessions,
+    /// `sessions costs --json`
+    SessionsCosts,
+    /// `sessions import --json`
+    SessionsImport,
+    /// `sessions rm --json`
+    SessionsRm,
+    /// `sessions search --json`
+    SessionsSearch,
+    /// `sessions show --json`
+    SessionsShow,
+    /// `skills --json`
+    Skills,
+    /// `stats --json`
+    Stats,
+    /// `test --json`
+    Test,
+    /// `test --from-all --json`
+    TestFromAll,
+    /// `trace --json`
+    Trace,
+    /// A line of `what-if --json`
+    WhatIf,
+    /// `worktrees --json`
+    Worktrees,
+    /// `worktrees merge --json`
+    WorktreesMerge,
+    /// `worktrees rm --json`
+    WorktreesRm,
 }
 
 #[derive(Debug, Args)]
@@ -346,7 +390,7 @@ pub(crate) struct InitArgs {
     #[arg(short, long, visible_short_alias = 'C', value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
 
-    /// Print it instead of writing it
+    /// Print the file instead of writing it
     #[arg(long)]
     pub(crate) print: bool,
 }

@@ -12,11 +12,11 @@ pub(crate) struct ResumeArgs {
     /// The session: its id, a prefix of it, or `last` for the last one of this folder
     pub(crate) session: String,
 
-    /// The next task; `-` reads standard input, `@FILE` reads a file. With it, or after an early end, the limits of
-    /// steps and time start again; --budget and --max-tokens stay totals of the session
+    /// The next task; `-` reads standard input, `@FILE` reads a file. With it, or unless the session was interrupted,
+    /// the limits of steps and time start again; --budget and --max-tokens always count the whole session
     pub(crate) prompt: Option<String>,
 
-    /// Truncate a journal that is damaged before intact records; what is cut off is saved beside it
+    /// Truncate a journal that is damaged before intact records, and save the removed part beside it
     #[arg(long)]
     pub(crate) repair: bool,
 
@@ -35,7 +35,7 @@ pub(crate) struct ResumeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ForkArgs {
-    /// The session, and the last record to copy: ID or ID@SEQ; `last` is the last one of this folder
+    /// The session and, with @SEQ, the last record to copy; `last` is the last session of this folder
     #[arg(value_name = "SESSION[@SEQ]")]
     pub(crate) session: String,
 
@@ -46,7 +46,7 @@ pub(crate) struct ForkArgs {
     #[arg(long, conflicts_with = "prompt")]
     pub(crate) only: bool,
 
-    /// Use what precedes the damage of a damaged journal
+    /// Read a damaged journal up to the damage
     #[arg(long)]
     pub(crate) partial: bool,
 
@@ -77,15 +77,15 @@ pub(crate) struct UndoArgs {
     #[arg(default_value = "last")]
     pub(crate) session: String,
 
-    /// Go back to just after this record
+    /// Restore the state just after this record
     #[arg(long, value_name = "SEQ", group = "target")]
     pub(crate) to: Option<u64>,
 
-    /// Go back to before this step
+    /// Restore the state before this step
     #[arg(long, value_name = "N", group = "target")]
     pub(crate) step: Option<u32>,
 
-    /// Go back to before the first change; the default is before the last one
+    /// Restore the state before the first change; the default is before the last change
     #[arg(long, group = "target")]
     pub(crate) start: bool,
 
@@ -97,7 +97,7 @@ pub(crate) struct UndoArgs {
     #[arg(short, long)]
     pub(crate) yes: bool,
 
-    /// Restore files too that someone else has changed since, and keep a copy of each beside it
+    /// Also restore files that someone else has changed since, and keep a copy of each beside it
     #[arg(long)]
     pub(crate) force: bool,
 
@@ -125,6 +125,10 @@ pub(crate) struct DiffArgs {
     #[arg(value_name = "A..B")]
     pub(crate) range: Option<String>,
 
+    /// Print JSON: the patch of each file
+    #[arg(long)]
+    pub(crate) json: bool,
+
     #[command(flatten)]
     pub(crate) last: LastArgs,
 
@@ -141,7 +145,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     pub(crate) verify: bool,
 
-    /// With --verify: fail unless the journal has this SHA-256, which its run has printed
+    /// With --verify: fail unless the journal has this SHA-256, as printed at the end of the run
     #[arg(long, value_name = "SHA256", requires = "verify")]
     pub(crate) expect_hash: Option<Sha256Digest>,
 
@@ -161,7 +165,7 @@ pub(crate) struct SessionsArgs {
     #[command(subcommand)]
     pub(crate) command: Option<SessionsCommand>,
 
-    /// Use what precedes the damage of a damaged journal
+    /// Read a damaged journal up to the damage
     #[arg(long, global = true)]
     pub(crate) partial: bool,
 
@@ -191,7 +195,7 @@ pub(crate) enum SessionsCommand {
     },
     /// Search the messages of all sessions
     Search {
-        /// Words that all have to occur; "two words" have to be adjacent, word* matches any ending
+        /// Words that must all occur; "two words" must be adjacent, word* matches any ending
         text: String,
         /// The most to list
         #[arg(short = 'n', long, default_value_t = 50)]
@@ -229,7 +233,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     pub(crate) format: ExportFormat,
 
-    /// Use what precedes the damage of a damaged journal
+    /// Read a damaged journal up to the damage
     #[arg(long)]
     pub(crate) partial: bool,
 
@@ -254,7 +258,7 @@ fn days(text: &str) -> Result<u32, &'static str> {
 
 #[derive(Debug, Args)]
 pub(crate) struct CleanupArgs {
-    /// Days since a session was last written; by default those of the configuration
+    /// Days since a session was last written; by default `sessions.cleanup_after_days`
     #[arg(long, value_name = "DAYS", value_parser = days, allow_negative_numbers = true)]
     pub(crate) older_than: Option<u32>,
 
@@ -281,9 +285,10 @@ pub(crate) struct WorktreesArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorktreesCommand {
-    /// List the worktrees of this project, with what was done in them
+    /// List the worktrees of this project, with their changes
     List,
-    /// Merge a worktree into this tree: by fast-forward, or its changes as uncommitted ones. With a conflict, nothing is changed
+    /// Merge a worktree into this tree: a fast-forward if possible, otherwise uncommitted changes. A conflict changes
+    /// nothing
     Merge {
         /// The worktree, without `architect/`
         name: String,
@@ -293,7 +298,7 @@ pub(crate) enum WorktreesCommand {
         /// The worktrees, without `architect/`
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
-        /// Remove it with work that is nowhere else
+        /// Remove them even if their work is nowhere else
         #[arg(long)]
         force: bool,
     },
@@ -316,15 +321,15 @@ pub(crate) struct MessageArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
-    /// The session: its id, a prefix of it, or `last` for the last one of this folder; or a file with a trajectory, of
-    /// another program too, in the Agent Trajectory Interchange Format: FILE.json
+    /// The session: its id, a prefix of it, or `last` for the last one of this folder; or FILE.json, a trajectory in
+    /// the Agent Trajectory Interchange Format, also of another program
     pub(crate) session: String,
 
     /// Write an HTML page with the chart, the timeline and every message instead
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
-    /// Use what precedes the damage of a damaged journal
+    /// Read a damaged journal up to the damage
     #[arg(long)]
     pub(crate) partial: bool,
 
@@ -345,7 +350,7 @@ pub(crate) struct TestArgs {
     #[arg(required_unless_present_any = ["from", "from_all"])]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// Update the expectations to what was observed
+    /// Write what was observed into the expectations
     #[arg(long)]
     pub(crate) update: bool,
 
@@ -353,7 +358,7 @@ pub(crate) struct TestArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Write the results as XML for a build server
+    /// Write the results as `JUnit` XML
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
 
@@ -361,9 +366,9 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "SESSION", conflicts_with_all = ["paths", "update", "json", "junit"])]
     pub(crate) from: Option<String>,
 
-    /// Write scenarios made from the stored sessions into --out: the fewest that take all transitions of the chart that the
-    /// sessions took. With a text, of the sessions whose id begins with it, or whose task, agent, model, status or stop
-    /// reason contains it
+    /// Write scenarios made from the stored sessions into --out: a minimal set that takes all transitions that the
+    /// sessions took. TEXT selects sessions by the beginning of their id, or by task, agent, model, status or stop
+    /// reason
     #[arg(
         long,
         value_name = "TEXT",
@@ -377,7 +382,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "DIR", default_value = ".", requires = "from_all")]
     pub(crate) out: PathBuf,
 
-    /// With --from, use what precedes the damage of a damaged journal
+    /// With --from, read a damaged journal up to the damage
     #[arg(long, requires = "from")]
     pub(crate) partial: bool,
 

@@ -38,7 +38,7 @@ pub(crate) struct LayerArgs {
 /// What `last` means.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LastArgs {
-    /// Let `last` be the last session of any folder, not of this one
+    /// Let `last` mean the last session of any folder, not of this one
     #[arg(long, global = true)]
     pub(crate) any_folder: bool,
 }
@@ -54,7 +54,7 @@ pub(crate) struct SettingsArgs {
     #[arg(short, long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
 
-    /// Which calls need confirmation; by default the agent decides
+    /// Which calls need confirmation; by default the agent's `confirm_mode`
     #[arg(long, visible_alias = "confirm-mode", value_parser = words::<ConfirmMode>())]
     pub(crate) mode: Option<ConfirmMode>,
 
@@ -89,7 +89,7 @@ pub(crate) struct OutputArgs {
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
-    /// Also write the answer to a file; `-` is standard output, which has it anyway
+    /// Also write the answer to a file; `-` stands for standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output_file: Option<PathBuf>,
 
@@ -114,7 +114,7 @@ pub(crate) struct OutputArgs {
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 
-    /// When the human log has colors
+    /// When to color the log
     #[arg(long, value_parser = words::<ColorChoice>(), default_value = "auto")]
     pub(crate) color: ColorChoice,
 

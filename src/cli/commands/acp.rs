@@ -9,7 +9,7 @@ use architect::app::{ProcessEnv, RunInterrupts, collect_secrets, open_store};
 use architect::journal::{SessionHistory, SessionStore};
 use architect::model::Signal;
 use architect::runner::add_receiver;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::resume::saved_options;
 use crate::cli::USAGE_EXIT_CODE;
@@ -57,9 +57,9 @@ impl CommandHost {
             return Err(CliError::usage(
                 "this folder's own configuration has changed since you trusted it",
             )
-            .hint("look at what has changed; then `architect config trust` trusts it as it is"));
+            .hint("look at the changes; then `architect config trust` trusts the current files"));
         }
-        let (options, has_servers) = (json!(saved), !saved.disable_mcp);
+        let (options, has_servers) = (saved.to_json(), !saved.disable_mcp);
         let setup = saved.new_setup(config, self.world.clone())?;
         Ok(ConfiguredSession { setup, options, has_servers })
     }
@@ -92,7 +92,7 @@ impl SessionHost for CommandHost {
             .and_then(|stored| {
                 saved_options(&stored, history, settings.layers.workspace.as_deref())
             })
-            .map(|options| json!(options))
+            .map(|options| options.to_json())
             .map_err(|error| host_error(&error))
     }
 }

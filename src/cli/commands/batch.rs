@@ -15,8 +15,8 @@ use architect::config::{Config, LimitsConfig, ModelName};
 use architect::journal::SessionStore;
 use architect::model::{Signal, pluralize};
 use architect::runner::{SystemClock, add_receiver};
-use architect::view::RunResult;
 use architect::view::human::BatchTotals;
+use architect::view::{RunResult, sanitize};
 use architect::workflow::batch::coordination::{
     BatchLimits, CellOutcome, CoordinationError, CoordinationSettings, Coordinator, ReopenAs,
 };
@@ -29,7 +29,7 @@ use architect::workspace::read_input;
 
 use crate::cli::args::{BatchArgs, OutputFormat};
 use crate::cli::batch_cells::{CellOptions, common_options};
-use crate::cli::batch_output::{BatchProgress, print_totals};
+use crate::cli::batch_output::{BatchProgress, print_batch_result};
 use crate::cli::config_options::{self, DEFAULT_AGENT};
 use crate::cli::error::CliError;
 use crate::cli::sinks::open_batch_table;
@@ -70,7 +70,10 @@ pub(crate) fn run(mut args: BatchArgs, world: &ProcessEnv) -> Result<u8, CliErro
     let BatchEnd { report, folder, results_lock, .. } = run_cells(&args, plan, &config, world)?;
     report.write(&folder)?;
     drop(results_lock);
-    print_totals(format, &report.summary(), [&report.totals(), &report.cost_text()])?;
+    print_batch_result(format, report.summary(), || {
+        let folder = sanitize::line(&report.folder);
+        format!("{}\n{}; the results are in {folder}", report.totals(), report.cost_text())
+    })?;
     Ok(report.exit_code)
 }
 
@@ -188,7 +191,7 @@ pub(super) fn run_cells(
     if !coordinator.has_locks() {
         let out = out.display();
         log::warn!(
-            "file locks don't hold in {out} for all machines: no other one may work on this batch"
+            "file locks in {out} are local to each machine: no other machine may work on this batch"
         );
     }
     reopen(&coordinator, &folder, &own, args.retry_failed)?;
@@ -239,7 +242,7 @@ pub(super) fn run_cells(
         (None, false) => PARTIAL_EXIT_CODE,
     };
     if is_over && !is_success {
-        log::warn!("the time of the batch is over; the same command continues");
+        log::warn!("the time limit of the batch is reached; the same command continues");
     }
     let is_new = |index: &usize| is_own(index) && finished < own_count;
     let denied = (0..results.figures.len()).filter(is_new);
@@ -247,7 +250,7 @@ pub(super) fn run_cells(
     if denied > 0 {
         let calls = pluralize(denied, "call was", "calls were");
         log::warn!(
-            "{calls} denied, and no one is asked; --mode yolo, or rules with --allow, allow calls"
+            "{calls} denied: a batch can't ask for confirmation; --mode yolo or --allow RULE allows such calls"
         );
     }
     let out = out.display().to_string();
@@ -414,7 +417,7 @@ fn reopen(
             coordinator.reopen(&cell.id, ReopenAs::NewSession)?;
         } else if !folder.has_result(session) {
             log::warn!(
-                "the result of {} is lost or damaged; it is made again from its session",
+                "the result of {} is lost or damaged; it is restored from its session",
                 cell.label()
             );
             coordinator.reopen(&cell.id, ReopenAs::SameSession)?;

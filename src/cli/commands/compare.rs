@@ -21,9 +21,10 @@ use super::batch::{
 use super::worktrees::{MergeReport, merge, short};
 use crate::cli::args::{AppliedVariant, BatchArgs, CompareArgs, ComparedTask, OutputFormat};
 use crate::cli::batch_cells::common_options;
+use crate::cli::batch_output::print_batch_result;
 use crate::cli::config_options::DEFAULT_AGENT;
 use crate::cli::error::CliError;
-use crate::cli::{output, task_text};
+use crate::cli::task_text;
 
 /// The id of the task, and the beginning of the names of its branches.
 const TASK_ID: &str = "compare";
@@ -217,31 +218,24 @@ fn print_comparison(
         Some(Err(refused)) => json!(refused.to_result().error),
         Some(Ok(_)) | None => Value::Null,
     };
-    match format {
-        OutputFormat::Json => output::print(&document.to_string()),
-        OutputFormat::StreamJson => {
-            document["type"] = json!("result");
-            output::print(&document.to_string())
+    print_batch_result(format, document, || {
+        let mut text = format_table(rows);
+        if let Some(comparison) = &report.comparison {
+            text.push_str(&format!("winner: {}\n", sanitize::line(&comparison.winner_text())));
         }
-        OutputFormat::Text => {
-            let mut text = format_table(rows);
-            if let Some(comparison) = &report.comparison {
-                text.push_str(&format!("winner: {}\n", sanitize::line(&comparison.winner_text())));
+        let winner = report.comparison.as_ref().and_then(Comparison::winner);
+        let branch = winner.and_then(|winner| winner.branch.as_deref());
+        match (merged, branch.and_then(|name| name.strip_prefix(BRANCH_PREFIX))) {
+            (Some(Ok(merged)), _) => text.push_str(&merged.text),
+            (None, Some(name)) => {
+                text.push_str(&format!("`architect worktrees merge {name}` merges it\n"));
             }
-            let winner = report.comparison.as_ref().and_then(Comparison::winner);
-            let branch = winner.and_then(|winner| winner.branch.as_deref());
-            match (merged, branch.and_then(|name| name.strip_prefix(BRANCH_PREFIX))) {
-                (Some(Ok(merged)), _) => text.push_str(&merged.text),
-                (None, Some(name)) => {
-                    text.push_str(&format!("`architect worktrees merge {name}` merges it\n"));
-                }
-                (Some(Err(_)), _) | (None, None) => {}
-            }
-            let (cost, folder) = (report.cost_text(), sanitize::line(&report.folder));
-            text.push_str(&format!("{cost}; the results and patches are in {folder}"));
-            output::print(&text)
+            (Some(Err(_)), _) | (None, None) => {}
         }
-    }
+        let (cost, folder) = (report.cost_text(), sanitize::line(&report.folder));
+        text.push_str(&format!("{cost}; the results and patches are in {folder}"));
+        text
+    })
 }
 
 /// Returns a line for each variant, in columns.

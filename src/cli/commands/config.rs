@@ -10,9 +10,11 @@ use architect::config::{
     template,
 };
 use architect::llm::provider_names;
-use architect::model::pluralize;
+use architect::model::{ConfirmMode, pluralize};
 use architect::workspace::{open_without_links, resolve_inside};
 use rustix::fs::OFlags;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 
 use crate::cli::args::{AgentsArgs, ConfigArgs, ConfigCommand, InitArgs};
@@ -80,9 +82,11 @@ fn format_values(config: &Config) -> String {
 fn format_files(config: &Config) -> String {
     let line = |file: &architect::config::ConfigFile| {
         let state = match file.state {
-            ConfigFileState::Absent => "not there",
+            ConfigFileState::Absent => "not found",
             ConfigFileState::Read => "read",
-            ConfigFileState::OnlyTightens => "read; only tightens, since the folder is not trusted",
+            ConfigFileState::OnlyTightens => {
+                "read; can only tighten yours, since the folder is not trusted"
+            }
             ConfigFileState::Skipped => "left out, since the folder is not trusted",
         };
         format!("{}  # {state}\n", file.path.display())
@@ -94,16 +98,7 @@ fn format_files(config: &Config) -> String {
 pub(crate) fn list_agents(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let config = config_options::load_settings(&args.settings, world)?;
     let text = if args.json {
-        let agent = |agent: AgentDefinition| {
-            json!({
-                "name": agent.name.as_str(),
-                "description": agent.description,
-                "allowed_tools": agent.allowed_tools,
-                "confirm_mode": agent.confirm_mode.as_str(),
-                "max_steps": agent.max_steps,
-            })
-        };
-        let agents: Vec<_> = config.agents().map(agent).collect();
+        let agents: Vec<AgentDocument> = config.agents().map(AgentDocument::from).collect();
         json!(agents).to_string()
     } else {
         let line = |agent: AgentDefinition| {
@@ -120,6 +115,33 @@ pub(crate) fn list_agents(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, C
         config.agents().map(line).collect()
     };
     output::print(&text)
+}
+
+/// An agent, as `architect agents --json` lists it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct AgentDocument {
+    /// Its name.
+    name: String,
+    /// What it is for.
+    description: String,
+    /// The tools that it may use; `*` in a name stands for anything.
+    allowed_tools: Vec<String>,
+    /// When the user is asked before a tool call runs.
+    confirm_mode: ConfirmMode,
+    /// The most replies whose tool calls run.
+    max_steps: u32,
+}
+
+impl From<AgentDefinition> for AgentDocument {
+    fn from(agent: AgentDefinition) -> Self {
+        Self {
+            name: agent.name.to_string(),
+            description: agent.description,
+            allowed_tools: agent.allowed_tools,
+            confirm_mode: agent.confirm_mode,
+            max_steps: agent.max_steps,
+        }
+    }
 }
 
 /// `architect init`: writes a commented configuration file for a project.

@@ -3,11 +3,13 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use architect::conform::{ConformanceReport, check};
+use architect::conform::{ConformanceReport, TraceFormat, check};
 use architect::model::pluralize;
 use architect::view::sanitize;
 use architect::workspace::open_input;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
 
 use crate::cli::args::ConformArgs;
 use crate::cli::error::CliError;
@@ -35,11 +37,15 @@ fn check_file(path: &Path, name: &str, args: &ConformArgs) -> Result<u8, CliErro
     let text =
         read(path).map_err(|error| CliError::usage(format!("could not read {name}: {error}")))?;
     let report = check(args.from, &text).ok_or_else(|| {
-        CliError::usage(format!("{name} is not a recording in the format {}", args.from))
-            .hint("--from names the program that wrote it")
+        let is_read = |format: &TraceFormat| check(*format, &text).is_some();
+        let hint = match TraceFormat::ALL.into_iter().find(is_read) {
+            Some(other) => format!("it can be read with --from {other}"),
+            None => "--from names the program that wrote it".to_owned(),
+        };
+        CliError::usage(format!("{name} is not a recording in the format {}", args.from)).hint(hint)
     })?;
     output::print(&match args.json {
-        true => document(name, &report).to_string(),
+        true => json!(ConformDocument { report: &report, file: name }).to_string(),
         false => line(name, &report),
     })?;
     Ok(u8::from(!report.conforms))
@@ -82,8 +88,11 @@ fn line(name: &str, report: &ConformanceReport) -> String {
     text
 }
 
-fn document(name: &str, report: &ConformanceReport) -> Value {
-    let mut document = json!(report);
-    document["file"] = json!(name);
-    document
+/// A line of `architect conform --json`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ConformDocument<'a> {
+    #[serde(flatten)]
+    report: &'a ConformanceReport,
+    /// The file, as it was named.
+    file: &'a str,
 }

@@ -1,8 +1,8 @@
 //! `architect doctor`: diagnoses the installation and configuration.
 
 use architect::app::{
-    ProbeScope, ProcessEnv, ResolvedModel, Sandbox, ServerFinding, open_store, probe_model,
-    probe_servers,
+    AppError, ProbeScope, ProcessEnv, ResolvedModel, Sandbox, ServerFinding, SkillSources,
+    open_store, probe_model, probe_servers,
 };
 use architect::config::{Config, NoticeCause, TRUST_VARIABLE, VariableName};
 use architect::llm::PROVIDERS;
@@ -10,6 +10,8 @@ use architect::llm::model_table::ModelTable;
 use architect::model::pluralize;
 use architect::policy::GuardedFiles;
 use architect::view::sanitize;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 
 use crate::cli::args::DoctorArgs;
@@ -29,6 +31,18 @@ enum CheckStatus {
 }
 
 use CheckStatus::{Bad, Good, Warning};
+
+/// A check, as `architect doctor --json` lists it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CheckDocument<'a> {
+    /// What was checked.
+    what: &'a str,
+    /// Whether a run works with it: `good`, `warning` or `bad`.
+    state: &'a str,
+    /// What was found.
+    #[serde(rename = "said")]
+    message: &'a str,
+}
 
 /// The longest message that is shown, in characters.
 const MAX_MESSAGE_CHARS: usize = 400;
@@ -54,7 +68,7 @@ pub(crate) fn run(args: &DoctorArgs, world: &ProcessEnv) -> Result<u8, CliError>
             Bad => ("bad", '✗'),
         };
         text.push_str(&format!("{mark} {check:<9} {message}\n"));
-        documents.push(json!({ "what": check, "state": name, "said": message }));
+        documents.push(CheckDocument { what: check, state: name, message });
     }
     output::print(&if args.json { json!(documents).to_string() } else { text })?;
     Ok(u8::from(findings.iter().any(|(_, (status, _))| *status == Bad)))
@@ -121,7 +135,7 @@ fn check_trust(config: &Config) -> Finding {
         return (Warning, message);
     }
     if ignored == 0 {
-        return (Good, "this folder is not trusted, and nothing of it is ignored".to_owned());
+        return (Good, "this folder is not trusted; none of its settings is ignored".to_owned());
     }
     let settings = pluralize(ignored, "setting is", "settings are");
     let message = format!(
@@ -135,8 +149,7 @@ fn check_mcp(config: &Config, world: &ProcessEnv, scope: ProbeScope) -> Finding 
     if config.settings.mcp.servers.is_empty() {
         return (Good, "no servers".to_owned());
     }
-    let sandbox = Sandbox::new(config, world, config.workspace.clone(), GuardedFiles::default());
-    let Ok(sandbox) = sandbox else {
+    let Ok(sandbox) = new_sandbox(config, world) else {
         return (Bad, "servers can't be confined as configured".to_owned());
     };
     let (mut worst, mut servers) = (Good, Vec::new());
@@ -155,9 +168,7 @@ fn check_mcp(config: &Config, world: &ProcessEnv, scope: ProbeScope) -> Finding 
 }
 
 fn check_sandbox(config: &Config, world: &ProcessEnv) -> Finding {
-    let workspace = config.workspace.clone();
-    let described = Sandbox::new(config, world, workspace, GuardedFiles::default())
-        .and_then(|sandbox| sandbox.describe());
+    let described = new_sandbox(config, world).and_then(|sandbox| sandbox.describe());
     match described {
         Ok(message) if message.contains("left open") || message.starts_with("not confined") => {
             (Warning, format!("commands are {message}"))
@@ -165,6 +176,11 @@ fn check_sandbox(config: &Config, world: &ProcessEnv) -> Finding {
         Ok(message) => (Good, format!("commands are {message}")),
         Err(error) => (Bad, error.to_string()),
     }
+}
+
+fn new_sandbox(config: &Config, world: &ProcessEnv) -> Result<Sandbox, AppError> {
+    let skills = SkillSources::new(config, world).read();
+    Sandbox::new(config, world, config.workspace.clone(), GuardedFiles::default(), &skills)
 }
 
 fn check_git(world: &ProcessEnv) -> Finding {

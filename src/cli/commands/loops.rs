@@ -68,7 +68,7 @@ pub(crate) fn run(args: &LoopArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     });
     let worktree = worktree.transpose()?;
     worktree_run::sweep(world);
-    let options = json!(saved);
+    let options = saved.to_json();
     let mut setup = saved.new_setup(config, world.clone())?;
     setup.origin = worktree.as_ref().and_then(WorktreeRun::origin).map(Path::to_owned);
     StartedWorkflow {

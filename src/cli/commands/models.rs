@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 
 use architect::app::{KnownModel, ProcessEnv, available_models, known_models};
 use architect::llm::{Provider, provider_names};
-use architect::model::Tokens;
-use serde_json::{Value, json};
+use architect::model::{Price, Tokens};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
 
 use crate::cli::args::ModelsArgs;
 use crate::cli::error::CliError;
@@ -34,8 +36,9 @@ pub(crate) fn run(args: &ModelsArgs, world: &ProcessEnv) -> Result<u8, CliError>
 
 fn print(models: &[&KnownModel], date: &str, is_json: bool) -> Result<u8, CliError> {
     if is_json {
-        let documents: Value = models.iter().map(|model| document(model, date)).collect();
-        return output::print(&documents.to_string());
+        let document = |model: &&KnownModel| ModelDocument::new(model, date);
+        let documents: Vec<ModelDocument> = models.iter().map(document).collect();
+        return output::print(&json!(documents).to_string());
     }
     output::print(&table(models, date))
 }
@@ -79,26 +82,60 @@ fn label(model: &KnownModel) -> String {
     }
 }
 
-fn document(model: &KnownModel, date: &str) -> Value {
-    let info = &model.info;
-    let price = info.price.map(|price| {
-        json!({
-            "input": dollars(price.input),
-            "output": dollars(price.output),
-            "cached_input": dollars(price.cached_input),
-            "cache_write": dollars(price.cache_write),
-        })
-    });
-    json!({
-        "name": model.defined_as,
-        "model": model.name,
-        "provider": info.provider.name(),
-        "window": info.window.map(|tokens| tokens.0),
-        "max_output": info.max_output.map(|tokens| tokens.0),
-        "price": price,
-        "table_date": date,
-        "efforts": info.efforts(),
-    })
+/// A model, as `architect models --json` lists it. Prices are in dollars for a million tokens.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ModelDocument {
+    /// The name by which the configuration defines it; null for other models.
+    name: Option<String>,
+    /// The model, as `provider/name`.
+    model: String,
+    /// The provider.
+    provider: &'static str,
+    /// The context window in tokens; null if it is unknown.
+    window: Option<u64>,
+    /// The most tokens of a reply; null if it is unknown.
+    max_output: Option<u64>,
+    /// The price; null if it is unknown.
+    price: Option<PriceDocument>,
+    /// The date of the table of models.
+    table_date: String,
+    /// The efforts that `--effort` takes; null if they are unknown.
+    efforts: Option<Vec<&'static str>>,
+}
+
+/// A price in dollars for a million tokens.
+#[derive(Serialize, JsonSchema)]
+struct PriceDocument {
+    /// Of requests.
+    input: f64,
+    /// Of replies.
+    output: f64,
+    /// Of the part of a request that is read from the cache.
+    cached_input: f64,
+    /// Of the part of a request that is written to the cache.
+    cache_write: f64,
+}
+
+impl ModelDocument {
+    fn new(model: &KnownModel, date: &str) -> Self {
+        let info = &model.info;
+        let price = |price: Price| PriceDocument {
+            input: dollars(price.input),
+            output: dollars(price.output),
+            cached_input: dollars(price.cached_input),
+            cache_write: dollars(price.cache_write),
+        };
+        Self {
+            name: model.defined_as.clone(),
+            model: model.name.clone(),
+            provider: info.provider.name(),
+            window: info.window.map(|tokens| tokens.0),
+            max_output: info.max_output.map(|tokens| tokens.0),
+            price: info.price.map(price),
+            table_date: date.to_owned(),
+            efforts: info.efforts(),
+        }
+    }
 }
 
 /// Returns a price in dollars.

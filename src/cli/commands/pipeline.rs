@@ -102,7 +102,7 @@ fn set_up(
 ) -> Result<StepSetup, CliError> {
     config.settings.sessions.dir = Some(folder.path.clone());
     saved.sets.push(format!("sessions.dir={}", folder.path.display()));
-    let options = json!(saved);
+    let options = saved.to_json();
     let setup = saved.new_setup(config, world.clone())?;
     setup.model.check(&setup.config, world)?;
     Ok(StepSetup { setup, options })

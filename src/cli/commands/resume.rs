@@ -15,7 +15,6 @@ use architect::view::{CostSource, sanitize};
 use architect::workspace::image::ImageSource;
 use architect::workspace::read_input;
 use architect::workspace::worktree::{RecordedFiles, WorktreeContent, WorktreeName};
-use serde_json::json;
 
 use crate::cli::args::{ForkArgs, ImageArgs, OutputArgs, ResumeArgs, SettingsArgs};
 use crate::cli::config_options::{self, SavedOptions};
@@ -77,7 +76,7 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let session = stored.store.fork(parent, &options)?;
     if let (None, Some(seq), false) = (&worktree, after, args.output.quiet) {
         output::print_stderr(&format!(
-            "The files are those of now, not of record {seq}; --files begins with those, in a worktree."
+            "The files are the current ones, not those at record {seq}; --files restores those, in a worktree."
         ));
     }
     if args.only {
@@ -248,7 +247,7 @@ pub(super) fn prepare_resume(
         task: request.prompt.map(Arc::from),
         images: request.images,
         target: SessionTarget::Stored(stored.store.clone(), Box::new(opened)),
-        options: json!(saved),
+        options: saved.to_json(),
         source: CostSource::Agent,
         exit_on_partial: output.and_then(|output| output.exit_code_on_partial),
     };

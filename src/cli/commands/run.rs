@@ -9,7 +9,7 @@ use architect::runner::set_idle_action;
 use architect::view::{CostSource, JsonFormat, RunResult};
 use architect::workspace::read_input;
 use architect::workspace::worktree::{WorktreeContent, WorktreeName};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::cli::args::{OutputFormat, RunArgs};
 use crate::cli::config_options::{self, SavedOptions};
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
         setup.recorder = Some(record);
     }
     let request = RunRequest {
-        options: json!(saved),
+        options: saved.to_json(),
         images,
         exit_on_partial: args.output.exit_code_on_partial,
         ..RunRequest::new(text, target, CostSource::Agent)
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
     {
         let path = path.display();
         log::warn!(
-            "the recording {path} is empty: no model was sent a request; a scripted model never is"
+            "the recording {path} is empty: no request was sent (a scripted model sends none)"
         );
     }
     code

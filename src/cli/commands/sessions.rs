@@ -13,6 +13,8 @@ use architect::model::{MicroUsd, Tokens, pluralize};
 use architect::net::Secrets;
 use architect::view::sanitize;
 use architect::workspace::open_input;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::args::{ExportArgs, ExportFormat, SessionsArgs, SessionsCommand};
@@ -66,7 +68,10 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
         SessionsCommand::Rm { session } => {
             let session = stored.find(session)?;
             SessionIndex::open(store)?.remove(session)?;
-            (json!({ "removed": [session] }), format!("session {session} removed"))
+            (
+                json!(RemovedDocument { removed: vec![session] }),
+                format!("session {session} removed"),
+            )
         }
     };
     output::print(&stored.secrets.mask_all(&if args.json { json.to_string() } else { text }))?;
@@ -177,14 +182,58 @@ fn format_hits(hits: &[SearchHit]) -> String {
     }
 }
 
+/// What was spent, as `architect sessions costs --json` prints it.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code)] // names the forms of the document for their schema
+pub(crate) enum CostDocument {
+    /// By day, model and purpose.
+    Rows(Vec<CostRow>),
+    /// With `--total`, in all.
+    Total(CostTotal),
+}
+
+/// What was spent in all.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CostTotal {
+    /// Model calls with a reply.
+    llm_calls: u64,
+    /// Tokens of the requests.
+    input_tokens: Tokens,
+    /// Tokens of the replies.
+    output_tokens: Tokens,
+    /// The cost in dollars; null if no call had a price.
+    cost: Option<f64>,
+}
+
+/// The outcome of `architect sessions import --json`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ImportDocument {
+    /// The new session.
+    session_id: SessionId,
+    /// Its records.
+    records: u64,
+    /// Whether the file ended in the middle of a record, which is left out.
+    torn: bool,
+}
+
+/// The outcome of a command that removes sessions, with `--json`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct RemovedDocument {
+    /// The removed sessions.
+    pub(super) removed: Vec<SessionId>,
+}
+
 /// Returns what was spent. As JSON, all of it is an array of its parts, and the sum an object of its own.
 fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (Value, String) {
     let sum = total(&rows);
     let mut json = json!(rows);
     if is_total {
-        json = json!({
-            "llm_calls": sum.llm_calls, "input_tokens": sum.input_tokens, "output_tokens": sum.output_tokens,
-            "cost": sum.cost.map(MicroUsd::as_dollars),
+        json = json!(CostTotal {
+            llm_calls: sum.llm_calls,
+            input_tokens: sum.input_tokens,
+            output_tokens: sum.output_tokens,
+            cost: sum.cost.map(MicroUsd::as_dollars),
         });
         rows.clear();
     }
@@ -252,5 +301,5 @@ fn import(store: &SessionStore, file: &Path) -> Result<(Value, String), CliError
         (imported.session, imported.records, imported.had_partial_record);
     let end = if torn { "; its end was torn and left out" } else { "" };
     let text = format!("session {session}: {}{end}", pluralize(records, "record", "records"));
-    Ok((json!({ "session_id": session, "records": records, "torn": torn }), text))
+    Ok((json!(ImportDocument { session_id: session, records, torn }), text))
 }

@@ -1,11 +1,14 @@
 //! `architect skills`: lists the skills.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
-use architect::app::{ProcessEnv, Skill, SkillSources};
+use architect::app::{ProcessEnv, Skill, SkillScope, SkillSources, SkillStatus};
 use architect::view::sanitize;
 use architect::workspace::WorkspaceRoot;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
 
 use crate::cli::args::SkillsArgs;
 use crate::cli::error::CliError;
@@ -16,14 +19,14 @@ pub(crate) fn run(args: &SkillsArgs, world: &ProcessEnv) -> Result<u8, CliError>
     let root = WorkspaceRoot::open(&config.workspace).map_err(|error| {
         CliError::usage(format!("could not open {}: {error}", config.workspace.display()))
     })?;
-    let skills = SkillSources::new(&config, world).find(&root);
+    let skills = SkillSources::new(&config, world).read().find(&root);
     if args.json {
-        let documents: Value = skills.iter().map(document).collect();
-        return output::print(&documents.to_string());
+        let documents: Vec<SkillDocument<'_>> = skills.iter().map(SkillDocument::new).collect();
+        return output::print(&json!(documents).to_string());
     }
     let text: String = skills.iter().map(describe).collect();
     output::print(if text.is_empty() {
-        "there are no skills: a skill is a folder with a SKILL.md in .agents/skills or ~/.config/architect/skills\n"
+        "no skills were found; a skill is a folder with a SKILL.md in .agents/skills or ~/.config/architect/skills\n"
     } else {
         &text
     })
@@ -45,18 +48,45 @@ fn describe(skill: &Skill) -> String {
     text
 }
 
-fn document(skill: &Skill) -> Value {
-    let about = &skill.about;
-    json!({
-        "name": skill.name,
-        "description": about.description,
-        "scope": skill.scope.as_str(),
-        "file": skill.file,
-        "status": skill.status.as_str(),
-        "reason": skill.reason,
-        "license": about.license,
-        "compatibility": about.compatibility,
-        "allowed_tools": about.allowed_tools,
-        "problems": about.problems,
-    })
+/// A skill, as `architect skills --json` lists it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SkillDocument<'a> {
+    /// Its name.
+    name: &'a str,
+    /// What it does, and when to use it.
+    description: &'a str,
+    /// Where it is from.
+    scope: SkillScope,
+    /// The path of its `SKILL.md`: for the project's own relative to the workspace, otherwise absolute.
+    file: &'a Path,
+    /// Whether the model gets it.
+    status: SkillStatus,
+    /// The reason if it does not.
+    reason: Option<&'a str>,
+    /// The licence.
+    license: Option<&'a str>,
+    /// What it needs of its environment.
+    compatibility: Option<&'a str>,
+    /// The tools that its author would have run without asking. They get no permission by this.
+    allowed_tools: Option<&'a str>,
+    /// What contradicts the specification and does no harm.
+    problems: &'a [String],
+}
+
+impl<'a> SkillDocument<'a> {
+    fn new(skill: &'a Skill) -> Self {
+        let about = &skill.about;
+        Self {
+            name: &skill.name,
+            description: &about.description,
+            scope: skill.scope,
+            file: &skill.file,
+            status: skill.status,
+            reason: skill.reason.as_deref(),
+            license: about.license.as_deref(),
+            compatibility: about.compatibility.as_deref(),
+            allowed_tools: about.allowed_tools.as_deref(),
+            problems: &about.problems,
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! The commands about one stored session, and the one that removes old ones.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -11,12 +12,16 @@ use architect::journal::{
     Divergence, JournalEnd, JournalEndKind, MessageKind, QueuedMessage, SessionHistory, SessionId,
     SessionIndex,
 };
-use architect::model::pluralize;
+use architect::machine::StateKind;
+use architect::model::{Sha256Digest, pluralize};
 use architect::view::atif::Trajectory;
 use architect::view::save;
 use architect::workspace::read_input;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
 
+use super::sessions::RemovedDocument;
 use crate::cli::args::{CleanupArgs, MessageArgs, ReplayArgs, TraceArgs};
 use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
@@ -57,8 +62,9 @@ pub(crate) fn replay(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliErr
     })?;
     match args.json {
         true => {
-            let fields = describe_replay(session, &history, &end, records, divergence.as_ref());
-            output::print(&Value::from(fields).to_string())
+            let document =
+                ReplayDocument::new(session, &history, &end, records, divergence.as_ref());
+            output::print(&json!(document).to_string())
         }
         false => output::print(&format!(
             "{}: {}{}",
@@ -69,25 +75,88 @@ pub(crate) fn replay(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliErr
     }
 }
 
-fn describe_replay(
-    session: SessionId,
-    history: &SessionHistory,
-    end: &JournalEnd,
+/// The document of `architect replay --json`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ReplayDocument<'a> {
+    /// The session.
+    session_id: SessionId,
+    /// Records that were replayed.
     records: u64,
-    divergence: Option<&Divergence>,
-) -> Map<String, Value> {
-    let reason = history.machine.state.outcome().map(|outcome| outcome.reason.name());
-    let difference = divergence.map(|found| json!({ "seq": found.seq, "event": found.record }));
-    let fields = [
-        ("session_id", json!(session.to_string())),
-        ("records", json!(records)),
-        ("state", json!(history.machine.state.kind().as_str())),
-        ("stop_reason", json!(reason)),
-        ("whole", json!(end.kind == JournalEndKind::Whole)),
-        ("files_error", Value::Null),
-        ("difference", json!(difference)),
-    ];
-    fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+    /// The state after the last one.
+    state: StateKind,
+    /// Why its newest run ended; null if it has not ended.
+    stop_reason: Option<&'static str>,
+    /// Whether the journal ends with a whole record.
+    whole: bool,
+    /// Why the recorded files can't be used; null without `--verify`, or if they can.
+    files_error: Option<String>,
+    /// The first record after which the machine is in another state than the stored one.
+    difference: Option<RecordDifference>,
+    /// With `--verify`.
+    #[serde(flatten)]
+    verified: Option<VerifiedParts<'a>>,
+}
+
+/// A record that differs.
+#[derive(Serialize, JsonSchema)]
+struct RecordDifference {
+    /// The record.
+    seq: u64,
+    /// Its event.
+    event: String,
+}
+
+/// What `--verify` adds.
+#[derive(Serialize, JsonSchema)]
+struct VerifiedParts<'a> {
+    /// The SHA-256 of the journal.
+    #[schemars(with = "Option<String>")]
+    journal_hash: Option<Sha256Digest>,
+    /// The requests, built again.
+    requests: RequestsDocument<'a>,
+    /// What is wrong, a sentence each.
+    problems: &'a [String],
+}
+
+/// A comparison of the requests with their stored digests.
+#[derive(Serialize, JsonSchema)]
+struct RequestsDocument<'a> {
+    /// Those that are as they were sent.
+    same: u64,
+    /// Those that were not compared, by the reason.
+    not_compared: &'a BTreeMap<String, u64>,
+    /// The first one that differs.
+    difference: Option<DifferentRequest>,
+}
+
+/// A request that differs.
+#[derive(Serialize, JsonSchema)]
+struct DifferentRequest {
+    /// The record of its reply.
+    seq: u64,
+}
+
+impl ReplayDocument<'_> {
+    fn new(
+        session: SessionId,
+        history: &SessionHistory,
+        end: &JournalEnd,
+        records: u64,
+        divergence: Option<&Divergence>,
+    ) -> Self {
+        let outcome = history.machine.state.outcome();
+        Self {
+            session_id: session,
+            records,
+            state: history.machine.state.kind(),
+            stop_reason: outcome.map(|outcome| outcome.reason.name()),
+            whole: end.kind == JournalEndKind::Whole,
+            files_error: None,
+            difference: divergence
+                .map(|found| RecordDifference { seq: found.seq, event: found.record.clone() }),
+            verified: None,
+        }
+    }
 }
 
 fn describe_state(history: &SessionHistory) -> String {
@@ -126,22 +195,25 @@ fn print_verification(
     // Half a line at the end is what a crash leaves behind, and is no damage.
     let is_damaged = end.damage().is_some() || matches!(end.kind, JournalEndKind::ReadOnly(_));
     let text = if args.json {
-        let mut fields = describe_replay(session, history, end, *records, divergence.as_ref());
-        let difference = requests.difference.as_ref().map(|found| json!({ "seq": found.seq }));
-        fields["files_error"] = json!(files.as_ref().err());
-        fields.insert("journal_hash".to_owned(), json!(end.hash));
-        fields.insert(
-            "requests".to_owned(),
-            json!({ "same": requests.same, "not_compared": requests.skipped, "difference": difference }),
-        );
-        fields.insert("problems".to_owned(), json!(problems));
-        Value::from(fields).to_string()
+        let difference = requests.difference.as_ref();
+        let verified = VerifiedParts {
+            journal_hash: end.hash,
+            requests: RequestsDocument {
+                same: requests.same,
+                not_compared: &requests.skipped,
+                difference: difference.map(|found| DifferentRequest { seq: found.seq }),
+            },
+            problems: &problems,
+        };
+        let document = ReplayDocument::new(session, history, end, *records, divergence.as_ref());
+        let files_error = files.as_ref().err().map(ToString::to_string);
+        json!(ReplayDocument { files_error, verified: Some(verified), ..document }).to_string()
     } else {
         let mut lines = problems.clone();
         if problems.is_empty() {
             let counted = pluralize(*records, "record", "records");
             let (state, ending) = (describe_state(history), describe_end(end));
-            lines.push(format!("{counted}, all as stored: {state}{ending}"));
+            lines.push(format!("{counted}, all as stored; state: {state}{ending}"));
             lines.extend(describe_requests(requests));
         }
         let hash = end.hash.map(|hash| hash.to_string()).unwrap_or_default();
@@ -227,8 +299,7 @@ pub(crate) fn clean_up(args: &CleanupArgs, world: &ProcessEnv) -> Result<u8, Cli
     let before = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
     let removed = SessionIndex::open(&open_store(&config, world)?)?.clean_up(before)?;
     let text = if args.json {
-        let removed: Vec<String> = removed.iter().map(ToString::to_string).collect();
-        json!({ "removed": removed }).to_string()
+        json!(RemovedDocument { removed }).to_string()
     } else {
         let sessions = pluralize(removed.len(), "session", "sessions");
         let days = pluralize(days, "day", "days");

@@ -4,11 +4,14 @@ use std::fs;
 use std::path::Path;
 
 use architect::app::ProcessEnv;
+use architect::journal::SessionId;
 use architect::model::pluralize;
 use architect::view::{sanitize, save};
 use architect::workflow::scenario::{
     self, ChosenSession, Scenario, ScenarioOutcome, ScenarioResult, ScenarioSuite,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::args::TestArgs;
@@ -77,17 +80,56 @@ fn scenario_name(chosen: &ChosenSession) -> String {
     format!("{}.toml", chosen.session)
 }
 
+/// The document of `architect test --from-all --json`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SuiteDocument {
+    /// Sessions that were considered.
+    sessions: usize,
+    /// Different paths through the statechart that they took.
+    paths: usize,
+    /// Different transitions on these paths.
+    transitions: usize,
+    /// Sessions that were left out since they were resumed.
+    resumed: usize,
+    /// Sessions that were left out since they have not ended.
+    unfinished: usize,
+    /// Sessions that were left out since they are damaged or unreadable.
+    unreadable: usize,
+    /// The scenarios that were written.
+    scenarios: Vec<WrittenScenario>,
+}
+
+/// A scenario that was made of a session.
+#[derive(Serialize, JsonSchema)]
+struct WrittenScenario {
+    /// The file in the folder of `--out`.
+    file: String,
+    /// The session.
+    session_id: SessionId,
+    /// The first line of its task.
+    prompt: String,
+    /// Different transitions that it took.
+    transitions: usize,
+    /// Those that no scenario before it takes.
+    added: usize,
+}
+
 fn suite_document(suite: &ScenarioSuite) -> Value {
-    let scenario = |chosen: &ChosenSession| {
-        json!({
-            "file": scenario_name(chosen), "session_id": chosen.session, "prompt": chosen.prompt,
-            "transitions": chosen.transitions, "added": chosen.added,
-        })
+    let scenario = |chosen: &ChosenSession| WrittenScenario {
+        file: scenario_name(chosen),
+        session_id: chosen.session,
+        prompt: chosen.prompt.clone(),
+        transitions: chosen.transitions,
+        added: chosen.added,
     };
-    json!({
-        "sessions": suite.sessions, "paths": suite.paths, "transitions": suite.transitions,
-        "resumed": suite.resumed, "unfinished": suite.unfinished, "unreadable": suite.unreadable,
-        "scenarios": suite.chosen.iter().map(scenario).collect::<Value>(),
+    json!(SuiteDocument {
+        sessions: suite.sessions,
+        paths: suite.paths,
+        transitions: suite.transitions,
+        resumed: suite.resumed,
+        unfinished: suite.unfinished,
+        unreadable: suite.unreadable,
+        scenarios: suite.chosen.iter().map(scenario).collect(),
     })
 }
 
@@ -106,7 +148,7 @@ fn format_suite(suite: &ScenarioSuite) -> String {
         pluralize(suite.transitions, "transition", "transitions"),
     ));
     let left_out = [
-        (suite.resumed, "resumed"),
+        (suite.resumed, "resumed or forked"),
         (suite.unfinished, "not ended"),
         (suite.unreadable, "damaged or unreadable"),
     ];

@@ -15,6 +15,9 @@ use architect::view::sanitize;
 use architect::workspace::checkpoint::{
     ChangePatch, ForeignChanges, RestorePlan, SkippedEntry, UnrestorablePath,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
 
 use crate::cli::args::{DiffArgs, UndoArgs, UndoAxis};
 use crate::cli::error::CliError;
@@ -42,9 +45,41 @@ pub(crate) fn diff(args: &DiffArgs, world: &ProcessEnv) -> Result<u8, CliError> 
     if let (Some(missing), None) = (&changes.missing_start, between) {
         output::print_stderr(&format!("The patch has only what came later: {missing}"));
     }
+    if args.json {
+        let documents: Vec<PatchDocument> =
+            changes.patches.iter().map(PatchDocument::from).collect();
+        return output::print(&stored.secrets.mask_all(&json!(documents).to_string()));
+    }
     print_patches(&changes.patches)?;
     changes.patches.iter().filter_map(note).for_each(|note| output::print_stderr(&note));
     Ok(0)
+}
+
+/// A changed file, as `architect diff --json` lists it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct PatchDocument {
+    /// The file, relative to the workspace.
+    path: String,
+    /// Lines that were added; of binary contents, none.
+    added: u64,
+    /// Lines that were removed.
+    removed: u64,
+    /// What the patch can't express.
+    note: Option<String>,
+    /// The patch; empty if git has no form for the change.
+    patch: String,
+}
+
+impl From<&ChangePatch> for PatchDocument {
+    fn from(change: &ChangePatch) -> Self {
+        Self {
+            path: change.path.to_string_lossy().into_owned(),
+            added: change.added,
+            removed: change.removed,
+            note: change.note.clone(),
+            patch: String::from_utf8_lossy(&change.text).into_owned(),
+        }
+    }
 }
 
 /// Parses `A..B`; either may be missing.

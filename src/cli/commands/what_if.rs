@@ -5,11 +5,14 @@ use std::path::Path;
 use architect::app::{ChangedDecision, ProcessEnv, SessionUsage, WhatIfReport, what_if};
 use architect::model::{Decision, pluralize};
 use architect::view::sanitize;
+use architect::workflow::what_if_lanes::LaneComparison;
 use architect::workspace::read_input;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 
 use super::resume::{saved_options, split_record};
-use super::what_if_lanes;
+use super::what_if_lanes::{self, SummaryLine};
 use crate::cli::args::WhatIfArgs;
 use crate::cli::config_options::{self, DEFAULT_AGENT, as_sets};
 use crate::cli::error::CliError;
@@ -32,7 +35,7 @@ pub(crate) fn run(args: &WhatIfArgs, world: &ProcessEnv) -> Result<u8, CliError>
     let layers = &args.settings.layers;
     let changes = [policy, layers.set.clone(), as_sets(keys)].concat();
     if changes.is_empty() && args.settings.mode.is_none() {
-        return Err(CliError::usage("nothing is changed")
+        return Err(CliError::usage("no change is given")
             .hint("give --set KEY=VALUE, --policy FILE, or --model MODEL to run it again"));
     }
     let stored = SessionLookup::open(layers, args.last, world)?;
@@ -79,9 +82,23 @@ fn read_policy(path: &Path) -> Result<Vec<String>, CliError> {
     }
 }
 
+/// A line of `architect what-if --json`: a session without a model call, a session with its lanes, or the summary of all lanes.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code)] // names the forms of a line for their schema
+pub(crate) enum WhatIfLine {
+    /// What other settings would have changed in a session.
+    Report(WhatIfReport),
+    /// A session that was run again.
+    Lanes(LaneComparison),
+    /// All lanes together.
+    Summary(SummaryLine),
+}
+
 fn format_report(report: &WhatIfReport) -> String {
     let end = report.stop_reason.unwrap_or("not ended");
-    let mut text = format!("{}: {end}, {}\n", report.session_id, format_usage(&report.recorded));
+    let used = format_usage(&report.recorded);
+    let mut text = format!("{}: recorded: {end}, {used}; nothing is run\n", report.session_id);
     let Some(first) = report.first_difference else {
         text.push_str(match report.decisions.is_empty() {
             true => "  nothing would have changed\n",

@@ -13,6 +13,8 @@ use architect::workflow::what_if_lanes::{
     LaneComparison, LaneRun, LaneSummary, SessionPart, check_lane,
 };
 use architect::workspace::worktree::{WorktreeContent, WorktreeName};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 
 use super::batch::listen;
@@ -86,9 +88,16 @@ pub(super) fn run(args: &WhatIfArgs, more: &[String], world: &ProcessEnv) -> Res
     }
     let summary = LaneSummary::new(&comparisons);
     output::print(&match args.json {
-        true => json!({"summary": summary}).to_string(),
+        true => json!(SummaryLine { summary }).to_string(),
         false => format_summary(&summary),
     })
+}
+
+/// The last line of `architect what-if --json`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SummaryLine {
+    /// By how much the lanes differ from what is recorded.
+    summary: LaneSummary,
 }
 
 impl LaneStart {
@@ -181,11 +190,11 @@ fn format_lanes(compared: &LaneComparison) -> String {
     let LaneComparison { session_id, after, recorded, .. } = compared;
     let mut text = format!("{session_id}, after record {after}\n");
     if !compared.has_recorded_files {
-        text.push_str("  no files are recorded; the lanes began with those of now\n");
+        text.push_str("  no files are recorded; the lanes began with the current ones\n");
     }
-    text.push_str(&format!("  recorded: {}\n", format_part(recorded)));
+    text.push_str(&format!("  recorded, {}\n", format_part(recorded)));
     for (number, lane) in (1..).zip(&compared.lanes) {
-        text.push_str(&format!("  lane {number}: {}\n", format_part(&lane.part)));
+        text.push_str(&format!("  lane {number}, run now, {}\n", format_part(&lane.part)));
         if let Some(found) = &lane.first_divergence {
             let reply = |reply: &Option<Arc<str>>| match reply {
                 Some(text) => sanitize::headline(text, 100),
@@ -208,29 +217,34 @@ fn format_lanes(compared: &LaneComparison) -> String {
 
 fn format_part(part: &SessionPart) -> String {
     let end = part.stop_reason.as_deref().unwrap_or("not ended");
-    format!("{end}, {}, {:.1} s", format_usage(&part.used), part.duration_seconds)
+    let (model, used) = (sanitize::headline(&part.model, 60), format_usage(&part.used));
+    format!("{model}: {end}, {used}, {:.1} s", part.duration_seconds)
 }
 
 fn format_summary(summary: &LaneSummary) -> String {
     let mut text = format!(
-        "{} of {}; mean differences, with 95 % confidence intervals:\n",
+        "{} of {}; mean differences of the lanes from what is recorded, {}:\n",
         pluralize(summary.lanes, "lane", "lanes"),
-        pluralize(summary.sessions, "session", "sessions")
+        pluralize(summary.sessions, "session", "sessions"),
+        match summary.lanes {
+            1 => "without an interval, which takes several lanes or sessions",
+            _ => "with 95 % confidence intervals",
+        }
     );
     let rows = [
-        ("success", &summary.success),
-        ("steps", &summary.steps),
-        ("model calls", &summary.llm_calls),
-        ("tokens", &summary.tokens),
-        ("cost in $", &summary.cost),
-        ("seconds", &summary.duration_seconds),
+        ("success", 2, &summary.success),
+        ("steps", 2, &summary.steps),
+        ("model calls", 2, &summary.llm_calls),
+        ("tokens", 1, &summary.tokens),
+        ("cost in $", 4, &summary.cost),
+        ("seconds", 2, &summary.duration_seconds),
     ];
-    for (name, estimate) in rows {
+    for (name, digits, estimate) in rows {
         if let Some(Estimate { value, low, high }) = estimate {
-            let interval = low
-                .zip(*high)
-                .map_or(String::new(), |(low, high)| format!(" [{low:+.4}, {high:+.4}]"));
-            text.push_str(&format!("  {name}: {value:+.4}{interval}\n"));
+            let interval = low.zip(*high).map_or(String::new(), |(low, high)| {
+                format!(" [{low:+.digits$}, {high:+.digits$}]")
+            });
+            text.push_str(&format!("  {name}: {value:+.digits$}{interval}\n"));
         }
     }
     if let Some(Estimate { value, low, high }) = summary.checks_passed {

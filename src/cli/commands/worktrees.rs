@@ -6,6 +6,8 @@ use architect::app::{ProcessEnv, SandboxedGit, open_worktrees, watch_writes};
 use architect::config::Config;
 use architect::view::sanitize;
 use architect::workspace::worktree::{MergeOutcome, WorktreeInfo, Worktrees};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::args::{WorktreesArgs, WorktreesCommand};
@@ -17,7 +19,7 @@ const NOT_ALL_MERGED: u8 = 2;
 
 /// The outcome of a merge.
 pub(super) struct MergeReport {
-    /// `name`, `merged`, and by its value `commit` or `files`; `denied`, a sentence for each file that was made harmless.
+    /// A [`MergeDocument`].
     pub document: Value,
     pub text: String,
     pub exit_code: u8,
@@ -36,7 +38,8 @@ pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliErr
                 true => "no worktrees\n".to_owned(),
                 false => listed.iter().map(format_worktree).collect(),
             };
-            (listed.iter().map(to_json).collect(), text)
+            let documents: Vec<_> = listed.iter().map(WorktreeDocument::from).collect();
+            (json!(documents), text)
         }
         WorktreesCommand::Merge { name } => {
             let merged = merge(name, &worktrees, &config, world)?;
@@ -88,7 +91,8 @@ fn remove(
         Ok((_, false)) => String::new(),
         Err(error) => format!("; what was in it is not known: {error}"),
     };
-    Ok((json!({"name": name, "removed": true}), format!("worktree {name} removed{lost}\n")))
+    let document = json!(RemovedWorktree { name: name.to_owned(), removed: true });
+    Ok((document, format!("worktree {name} removed{lost}\n")))
 }
 
 /// Merges a worktree into the workspace of a configuration.
@@ -105,26 +109,23 @@ pub(super) fn merge(
     let outcome = worktrees.merge(&mut worktree, &confined)?;
     let denied = watch.finish();
     let remove = format!("`architect worktrees rm {name}` removes the worktree");
-    let (mut document, text) = match outcome {
-        MergeOutcome::Nothing => {
-            (json!({"name": name, "merged": "nothing"}), "nothing to merge\n".to_owned())
+    let (merged, text) = match outcome {
+        MergeOutcome::Nothing => (MergedWork::Nothing, "nothing to merge\n".to_owned()),
+        MergeOutcome::FastForward(commit) => {
+            let text = format!("fast-forward to {}; {remove}\n", short(&commit));
+            (MergedWork::FastForward { commit }, text)
         }
-        MergeOutcome::FastForward(commit) => (
-            json!({"name": name, "merged": "fast-forward", "commit": commit}),
-            format!("fast-forward to {}; {remove}\n", short(&commit)),
-        ),
         MergeOutcome::Files(changes) => {
             let paths: Vec<&str> = changes.iter().map(|change| &*change.path).collect();
             let lines: String =
                 paths.iter().map(|path| format!("  {}\n", sanitize::line(path))).collect();
-            (
-                json!({"name": name, "merged": "files", "files": paths}),
-                format!("changed, and not committed:\n{lines}{remove}\n"),
-            )
+            let files = paths.into_iter().map(str::to_owned).collect();
+            let text = format!("changed, and not committed:\n{lines}{remove}\n");
+            (MergedWork::Files { files }, text)
         }
     };
-    document["denied"] = json!(denied);
     let exit_code = if denied.is_empty() { 0 } else { NOT_ALL_MERGED };
+    let document = json!(MergeDocument { name: name.to_owned(), merged, denied });
     Ok(MergeReport { document, text, exit_code })
 }
 
@@ -132,24 +133,102 @@ pub(super) fn short(commit: &str) -> &str {
     commit.get(..12).unwrap_or(commit)
 }
 
-fn to_json(worktree: &WorktreeInfo) -> Value {
-    let WorktreeInfo { name, branch, folder, workspace, session, is_used, changes, has_work } =
-        worktree;
-    let counted = changes.clone().unwrap_or_default();
-    json!({
-        "name": name,
-        "branch": branch,
-        "folder": folder.display().to_string(),
-        "workspace": workspace.display().to_string(),
-        "session_id": session,
-        "in_use": is_used,
-        "changed": has_work,
-        "commits": counted.commits,
-        "files_changed": counted.files,
-        "lines_added": counted.added,
-        "lines_removed": counted.removed,
-        "uncommitted": counted.uncommitted.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
-    })
+/// A worktree, as `architect worktrees --json` lists it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct WorktreeDocument {
+    /// Its name.
+    name: String,
+    /// Its branch; null for a copy of a folder without git.
+    branch: Option<String>,
+    /// Its folder.
+    folder: String,
+    /// The workspace that it was made from.
+    workspace: String,
+    /// The session that works in it.
+    session_id: Option<String>,
+    /// Whether a process uses it now.
+    in_use: bool,
+    /// Whether it has work that is nowhere else.
+    changed: bool,
+    /// Commits since it was made.
+    commits: u64,
+    /// Files that differ from that moment, committed or not.
+    files_changed: u64,
+    /// Lines that were added; null without git.
+    lines_added: Option<u64>,
+    /// Lines that were removed; null without git.
+    lines_removed: Option<u64>,
+    /// Paths with changes that are not committed.
+    uncommitted: Vec<String>,
+}
+
+impl From<&WorktreeInfo> for WorktreeDocument {
+    fn from(worktree: &WorktreeInfo) -> Self {
+        let counted = worktree.changes.clone().unwrap_or_default();
+        Self {
+            name: worktree.name.clone(),
+            branch: worktree.branch.clone(),
+            folder: worktree.folder.display().to_string(),
+            workspace: worktree.workspace.display().to_string(),
+            session_id: worktree.session.clone(),
+            in_use: worktree.is_used,
+            changed: worktree.has_work,
+            commits: counted.commits,
+            files_changed: counted.files,
+            lines_added: counted.added,
+            lines_removed: counted.removed,
+            uncommitted: counted.uncommitted.iter().map(|it| it.display().to_string()).collect(),
+        }
+    }
+}
+
+/// The outcome of `architect worktrees merge --json`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct MergeDocument {
+    /// The worktree.
+    name: String,
+    #[serde(flatten)]
+    merged: MergedWork,
+    /// A sentence for each file that was made harmless.
+    denied: Vec<String>,
+}
+
+/// What was merged.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "merged", rename_all = "kebab-case")]
+enum MergedWork {
+    /// Nothing.
+    Nothing,
+    /// The branch of the user was moved forward.
+    FastForward {
+        /// To this commit.
+        commit: String,
+    },
+    /// Files were changed, and not committed.
+    Files {
+        /// Their paths.
+        files: Vec<String>,
+    },
+}
+
+/// The outcome of `architect worktrees rm --json`, of one worktree.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct RemovedWorktree {
+    /// Its name.
+    name: String,
+    /// True.
+    removed: bool,
+}
+
+/// The outcome of `architect worktrees rm --json`.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code)] // names the forms of the document for their schema
+pub(crate) enum RemovedWorktrees {
+    /// Of one worktree.
+    One(RemovedWorktree),
+    /// Of several.
+    Several(Vec<RemovedWorktree>),
 }
 
 fn format_worktree(worktree: &WorktreeInfo) -> String {

@@ -43,6 +43,16 @@ pub(crate) fn confirmation_port(settings: PromptSettings, may_ask: bool) -> Arc<
     }
 }
 
+impl TerminalPrompt {
+    /// Asks while nothing else is drawn on the terminal.
+    fn pause_drawing<T>(&self, ask: impl FnOnce() -> T) -> T {
+        match &self.0.pause_drawing {
+            Some(pause_drawing) => pause_drawing.during(ask),
+            None => ask(),
+        }
+    }
+}
+
 impl Confirmer for TerminalPrompt {
     fn confirm(
         &self,
@@ -51,11 +61,7 @@ impl Confirmer for TerminalPrompt {
     ) -> ConfirmationAnswer {
         let Some(terminal) = Terminal::open() else { return ConfirmationAnswer::Unavailable };
         let ask = || Dialog { settings: &self.0, question, scope, terminal }.run();
-        let answer = match &self.0.pause_drawing {
-            Some(pause_drawing) => pause_drawing.during(ask),
-            None => ask(),
-        };
-        answer.unwrap_or(ConfirmationAnswer::Abort)
+        self.pause_drawing(ask).unwrap_or(ConfirmationAnswer::Abort)
     }
 
     fn can_answer(&self) -> bool {
@@ -70,11 +76,7 @@ impl Confirmer for TerminalPrompt {
     ) -> ElicitationAnswer {
         let Some(terminal) = Terminal::open() else { return ElicitationAnswer::Cancel };
         let ask = || server_question::ask(question, terminal, &scope.cancel);
-        let answer = match &self.0.pause_drawing {
-            Some(pause_drawing) => pause_drawing.during(ask),
-            None => ask(),
-        };
-        answer.unwrap_or(ElicitationAnswer::Cancel)
+        self.pause_drawing(ask).unwrap_or(ElicitationAnswer::Cancel)
     }
 }
 

@@ -22,21 +22,21 @@ section! {
             .option(switch("no-commands", "false").help("Don't run commands")),
         /// Seconds for a command that sets no limit of its own.
         default_timeout: TimeSpan = timeout(120),
-        /// Lines of output that the model gets.
+        /// Lines of output that the model gets; the middle of a longer output is left out.
         max_output_lines: u32 = default(200).range(1..=1_000_000).untrusted(Lower),
-        /// Megabytes that are stored of a command's output, and as many of its error output; of one in the background, of
-        /// both together. `read_output` and `command_output` page through them.
+        /// Megabytes of a command's output that are stored, and as many of its error output; for a command in the
+        /// background, of both together. `read_output` and `command_output` page through them.
         max_stored_output_mb: u32 = default(256).range(1..=65_536).untrusted(Lower),
         /// Commands that never run, as regular expressions.
         blocked_patterns: Vec<String> = default(Vec::new()).append().untrusted(AddItems),
-        /// Commands that need no confirmation, by how they begin.
+        /// Prefixes of commands that need no confirmation.
         safe_commands: Vec<String> = default(Vec::new()).append(),
-        /// Whether only safe commands, and those that a rule allows, run at all.
+        /// Whether only the commands in `safe_commands`, or allowed by a rule, may run.
         allowed_only: bool = default(false).untrusted(Only(true)),
         /// Environment variables that commands don't get; `*` matches any text.
         env_exclude: Vec<String> = default(Vec::new()).append().untrusted(AddItems),
-        /// Environment variables that commands get besides the usual ones (paths, languages, tool chains); `*` matches any
-        /// text.
+        /// Environment variables that commands get in addition to the usual ones (paths, language, tool chains); `*`
+        /// matches any text.
         env_include: Vec<String> = default(Vec::new()).append(),
     }
 }
@@ -66,12 +66,12 @@ section! {
             .append()
             .untrusted(AddItems)
             .option(option("deny", "RULE").help("Deny calls that match a rule, such as `write_file(src/**)`")),
-        /// Whether a run in which a call was denied ends as partial (exit code 2) instead of as a success.
+        /// Whether a run with a denied call ends as partial (exit code 2) instead of as a success.
         fail_on_denied: bool = default(false)
             .untrusted(Only(true))
             .option(switch("fail-on-denied", "true").help("End as partial (exit code 2) when a tool call was denied")),
-        /// Calls, and the decision that the rules have to make about each where no mode decides; `architect config check`
-        /// verifies them.
+        /// Tests of the rules: calls with the decision that is expected for each; `architect config check` verifies
+        /// them.
         examples: BTreeMap<String, ExpectedDecision> = map()
             .example("{ \"run_command(git push)\" = \"deny\", \"write_file(src/a.rs)\" = \"allow\" }"),
     }
@@ -96,56 +96,56 @@ section! {
         mode: SandboxMode = default(SandboxMode::WorkspaceWrite)
             .untrusted(Stricter)
             .option(option("sandbox", "MODE").help("How commands are confined")),
-        /// The network of commands: "on", "off", or "list" for the hosts of the next key, through a proxy that `HTTP_PROXY`
-        /// and `HTTPS_PROXY` name.
+        /// The network of commands: "on", "off", or "list" for the hosts in `allowed_hosts` only, through the proxy in
+        /// `HTTP_PROXY` and `HTTPS_PROXY`.
         network: NetworkAccess = default(NetworkAccess::On).untrusted(Stricter).option(
             option("network", "ACCESS")
                 .help("Whether commands may use the network; with `list`, the hosts in `sandbox.allowed_hosts`"),
         ),
-        /// Hosts that commands may reach with network = "list": "packages.example.com" or "*.example.org", with or without
-        /// ":PORT".
+        /// Hosts that commands may reach with network = "list", such as "packages.example.com" or "*.example.org",
+        /// optionally with ":PORT".
         allowed_hosts: Vec<HostPattern> = default(Vec::new()).untrusted(RemoveItems),
-        /// Whether a run ends if commands can't be confined as configured.
+        /// Whether a run fails (exit code 3) if commands can't be confined as configured.
         required: bool = default(false).untrusted(Only(true)),
-        /// Folders outside the workspace that commands may write; they are created if they don't exist. Package managers need
-        /// none: they get private caches, and read yours.
+        /// Folders outside the workspace that commands may write to; missing ones are created. Package managers need
+        /// none: they have private caches, and can read yours.
         writable: Vec<PathBuf> = default(Vec::new()),
-        /// Secrets that commands may read, such as "~/.ssh" for git over SSH. Keys, tokens and browser profiles are hidden
-        /// otherwise.
+        /// Secrets that commands may read, such as "~/.ssh" for git over SSH. All others are hidden: keys, tokens,
+        /// browser profiles.
         readable: Vec<PathBuf> = default(Vec::new()),
         /// Processes and threads that a command may have at the same time.
         max_processes: u64 = default(4096).range(16..=4_000_000).untrusted(Lower),
-        /// Megabytes of memory for all processes of a command; by default three quarters of the machine's.
+        /// Megabytes of memory for all processes of a command; by default three quarters of the machine's memory.
         // An untrusted project can't lower the default, which is not known here.
         max_memory_mb: Option<u64> = optional().range(16..=100_000_000).example("16000"),
     }
 }
 
 section! {
-    /// What a run may change, and what its result has to pass.
+    /// What a run may change, and checks of its result.
     pub struct GuardrailsConfig {
         /// Files that are never changed.
         protected_files: Vec<PathPattern> = default(Vec::new()).append().untrusted(AddItems),
         /// Files that are neither read nor changed.
         sensitive_files: Vec<PathPattern> = default(Vec::new()).append().untrusted(AddItems),
-        /// Files that a run may change with its tools; what commands change is not counted.
+        /// The maximum number of files that the tools may change; changes by commands are not counted.
         max_files_modified: Option<u32> = optional().range(0..=1_000_000).untrusted(Lower).example("20"),
-        /// Lines that a run may change with its tools.
+        /// The maximum number of lines that the tools may change.
         max_lines_changed: Option<u64> = optional().range(0..=1_000_000_000).untrusted(Lower).example("1000"),
-        /// Commands that a run may start.
+        /// The maximum number of commands that a run may start.
         max_commands_executed: Option<u32> = optional().range(0..=1_000_000).untrusted(Lower).example("100"),
-        /// Commands that have to succeed before an answer counts; the model gets the output of those that fail.
+        /// Commands that must succeed before an answer is accepted; the model gets the output of a failed one.
         quality_gates: Vec<QualityGate> = table_list(|name, from| Some(QualityGate::read(name, from)))
             .example("[[guardrails.quality_gates]]\nname = \"tests\"\ncommand = \"make test\"\n"),
     }
 }
 
 section! {
-    /// A command that has to succeed before an answer counts.
+    /// A command that must succeed before an answer is accepted.
     pub struct QualityGate(gate: ConfigName) {
         /// The name.
         name: ConfigName = given(gate),
-        /// The command, for a shell.
+        /// The shell command.
         command: String = required(),
         /// Whether a failure sends the answer back; otherwise it is only reported.
         required: bool = default(true),

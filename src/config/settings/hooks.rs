@@ -43,20 +43,20 @@ section! {
     pub struct HookConfig(hook: ConfigName, point: HookPoint) {
         /// The name.
         name: ConfigName = given(hook),
-        /// The command, for a shell. After an edit, {file} is the path of the file, and so is `$ARCHITECT_EDITED_FILE`.
+        /// The shell command. In `post_edit`, {file} and `$ARCHITECT_EDITED_FILE` stand for the path of the file.
         command: String = required(),
         /// Seconds for the command.
         timeout: TimeSpan = timeout(10),
         /// Whether the hook runs.
         enabled: bool = default(true),
-        /// What its failure means: "ignore" for a warning, "block" for a refusal.
+        /// What a failure of the hook does: "ignore" logs a warning, "block" acts like exit code 2.
         on_failure: HookFailurePolicy = default(HookFailurePolicy::Ignore),
-        /// Whether it is confined as commands are; "off" lets it do whatever the user may. Only the user's own file can turn
-        /// that off.
+        /// Whether the hook is confined like commands; "off" gives it all rights of the user. Only the user's own
+        /// configuration can set "off".
         sandbox: HookConfinement = default(HookConfinement::On),
-        /// A pattern for the names of tools, for hooks of tools; by default every tool.
+        /// For hooks of tool calls: a pattern for the tool's name; by default every tool.
         matcher: Option<String> = optional().only_if(is_tool_point(point)),
-        /// Patterns for files, for `post_edit`; by default every file.
+        /// For `post_edit`: patterns for the file's path; by default every file.
         file_patterns: Vec<PathPattern> = default(Vec::new()).only_if(point == HookPoint::PostEdit),
     }
 }

@@ -27,23 +27,22 @@ section! {
         api_key_env: Option<VariableName> = optional()
             .example("\"MY_API_KEY\"")
             .option(option("api-key-env", "NAME")),
-        /// A command that prints the key, for a shell; it runs once, and again when its key is rejected. The variable of
-        /// `api_key_env` takes precedence.
+        /// A shell command that prints the key; it runs once, and again when its key is rejected. `api_key_env` takes
+        /// precedence.
         api_key_command: Option<String> = optional().example("\"pass show my-api-key\""),
         /// Whether a key may be sent to another machine unencrypted.
         allow_http: bool = default(false).untrusted(Only(false)),
-        /// Seconds to connect and to wait for the first byte; ten times that without streaming, where the first byte comes
-        /// when the reply is complete.
+        /// Seconds to connect and to wait for the first byte of the response; ten times as long without streaming,
+        /// since the response then begins when the reply is complete.
         timeout: TimeSpan = timeout(60),
-        /// Seconds without a byte after which a reply is given up.
+        /// Seconds of silence within a response.
         idle_timeout: TimeSpan = timeout(120),
-        /// Seconds for one attempt in all. Whichever of these limits is reached first holds.
+        /// Seconds for one whole attempt. The first of the three timeouts that expires ends the attempt.
         call_timeout: TimeSpan = timeout(600),
-        /// Attempts after the first one. The waits between them double up to 30 seconds, and a random part of each is waited:
+        /// Attempts after the first one. The wait before each is random, up to a maximum that doubles to 30 seconds:
         /// half a minute in all on average.
         retries: u32 = default(6).range(0..=100).untrusted(Lower),
-        /// The time from the first failure of a call in which it is attempted again, in seconds or as "10m". It replaces
-        /// `retries`.
+        /// How long after its first failure a call is retried, in seconds or as "10m". It replaces `retries`.
         retry_for: Option<LongTime> = optional()
             .range(LongTime(TimeSpan::ZERO)..=LongTime(DAY))
             .example("\"10m\""),
@@ -51,27 +50,28 @@ section! {
         stream: bool = default(true)
             .untrusted(Allowed)
             .option(switch("no-stream", "false").help("Request whole replies instead of streams").output()),
-        /// Whether prompt caches are used where the API has marks for them.
+        /// Whether requests mark their prefix for the provider's prompt cache, where the API supports it.
         // Without caching the same run costs many times as much.
         prompt_caching: bool = default(true).untrusted(Only(true)),
-        /// The model that writes the summaries of older parts of a conversation, named like `model`; by default the same one.
-        /// `effort` does not apply to it.
+        /// The model that summarizes older parts of a conversation, named as in `model`, which is the default. `effort`
+        /// does not apply to it.
         summary_model: Option<ModelName> = optional().example("\"anthropic/claude-haiku-4-5\""),
-        /// Models that are called instead when the model is overloaded, rate limited, out of reach or missing and its retries are
-        /// used up, named like `model`, in this order. The run does not return to an earlier one.
+        /// Models to use, in this order, when the model is overloaded, rate limited, unreachable or missing and its
+        /// retries are used up; named as in `model`. The run does not return to an earlier one.
         fallback: Vec<ModelName> = default(Vec::new()).example("[\"openai/gpt-5.2\"]"),
-        /// Tokens that one reply may have.
+        /// The maximum number of tokens in a reply.
         max_output_tokens: Option<Tokens> = optional()
             .range(Tokens(1)..=Tokens(10_000_000))
             .untrusted(Lower)
             .example("16000"),
-        /// How much the model reasons: "none", "low", "medium", "high", or "max", the most that the model has. A model without
-        /// that effort is refused. By default as the provider decides.
+        /// How much the model reasons: "none", "low", "medium", "high", or "max", the most that the model has. A model
+        /// without that effort is refused. By default, the provider decides.
         effort: Option<Effort> = optional().example("\"high\"").option(option("effort", "EFFORT")),
-        /// More fields for the body of each request, such as `temperature`, `seed` or `service_tier`, in the names of the
-        /// API. Tables are merged. The model, the conversation, the tools and the limits are not set here.
+        /// Additional fields in the body of each request, such as `temperature`, `seed` or `service_tier`, named as in
+        /// the provider's API. Tables are merged. The model, the conversation, the tools and the limits can't be set
+        /// here.
         options: BTreeMap<String, RequestOption> = map().example("{ temperature = 0.2, seed = 7 }"),
-        /// More headers for each request. A key is not set here, but in the variable of `api_key_env`.
+        /// Additional headers of each request. A key can't be set here; use `api_key_env`.
         headers: BTreeMap<String, SecretText> = map().example("{ X-Team = \"build\" }"),
     }
 }
@@ -106,20 +106,20 @@ section! {
         api_base: Option<HttpUrl> = optional().example("\"http://localhost:8000/v1\""),
         /// The environment variable that holds its key, instead of `llm.api_key_env`.
         api_key_env: Option<VariableName> = optional().example("\"MY_API_KEY\""),
-        /// A command that prints its key, for a shell, instead of the key of `llm`; as `llm.api_key_command`.
+        /// A shell command that prints its key, instead of the key of `llm`; see `llm.api_key_command`.
         api_key_command: Option<String> = optional().example("\"pass show my-other-key\""),
         /// The context window in tokens.
         window: Option<Tokens> = optional()
             .range(Tokens(1_000)..=Tokens(1_000_000_000))
             .example("128000"),
-        /// Tokens that one reply may have at most.
+        /// The maximum number of tokens in a reply.
         output: Option<Tokens> = optional().range(Tokens(1)..=Tokens(10_000_000)).example("16000"),
-        /// The price in US dollars for a million tokens: `input` and `output`, and if they differ from `input`, `cached_input`
-        /// and `cache_write`.
+        /// The price in US dollars per million tokens: `input`, `output`, `cached_input` and `cache_write`; the last
+        /// two default to `input`.
         price: BTreeMap<String, f64> = map().example("{ input = 1.0, output = 4.0 }"),
-        /// The provider's words for how much the model reasons, the least first; an empty list if it has no such setting.
+        /// The provider's names for the efforts of the model, the lowest first; an empty list if it has none.
         efforts: Option<Vec<String>> = optional().example("[\"low\", \"high\"]"),
-        /// Whether the model takes images. A model that is not known to take them gets their names and sizes as text.
+        /// Whether the model accepts images. Otherwise it gets their names and sizes as text.
         images: Option<bool> = optional().example("true"),
     }
 }
@@ -131,7 +131,7 @@ section! {
         /// `price = { input = 1.0, output = 4.0 }` in US dollars per million tokens (`cached_input` and `cache_write` too),
         /// `window` and `output` in tokens.
         prices_file: Option<PathBuf> = optional().example("\"prices.toml\""),
-        /// What happens to a run that has a budget when its model has no price: "refuse", or "warn" and count no money.
+        /// If a run has a budget and its model no price: "refuse" to start, or "warn" and don't count its cost.
         unknown_price: UnknownPricePolicy = default(UnknownPricePolicy::Refuse).untrusted(Stricter),
     }
 }

@@ -46,30 +46,31 @@ section! {
     pub struct McpServerConfig(server: ConfigName, is_remote: bool) {
         /// The name; part of the names of its tools.
         name: ConfigName = given(server),
-        /// The program of a local server.
+        /// The program of a local server. Either `command` or `url` is required.
         command: Option<String> = optional().only_if(!is_remote),
         /// Its arguments.
         args: Vec<ProcessArgument> = default(Vec::new()).only_if(!is_remote),
         /// Environment variables for it.
         env: BTreeMap<String, SecretText> = map().only_if(!is_remote),
-        /// The address of a remote server.
+        /// The URL of a remote server.
         url: Option<HttpUrl> = optional().only_if(is_remote),
         /// Headers for each request.
         headers: BTreeMap<String, SecretText> = map().only_if(is_remote),
         /// The environment variable that holds its bearer token.
         token_env: Option<VariableName> = optional().only_if(is_remote),
-        /// Client credentials for access tokens, which its authorization server gives to a program without a user.
+        /// OAuth client credentials: access tokens without a user.
         oauth: Option<OauthConfig> = oauth(is_remote),
-        /// Seconds for its start, and for each call.
+        /// Seconds for its start, and for each call of a tool.
         timeout: TimeSpan = timeout(60),
         /// The tools to use, as patterns; by default all of them.
         enabled_tools: Option<Vec<String>> = optional(),
         /// The tools not to use, as patterns.
         disabled_tools: Vec<String> = default(Vec::new()),
-        /// Whether its tools are left out of requests, where the model finds them with `search_tools` and calls them with
-        /// `call_tool`: true, false, or "auto", once the tools of all servers take more than a tenth of the context window.
+        /// Whether requests leave out its tools, which the model then finds with `search_tools` and calls with
+        /// `call_tool`: true, false, or "auto", which does so once the tools of all servers take more than a tenth of
+        /// the context window.
         defer: DeferMode = default(DeferMode::Auto),
-        /// Whether a run ends that can't have the server.
+        /// Whether a run fails if the server is not available.
         required: bool = default(false),
     }
 }
@@ -77,13 +78,13 @@ section! {
 section! {
     /// Client credentials of OAuth 2.
     pub struct OauthConfig {
-        /// The ID of the client.
+        /// The client ID.
         client_id: String = required(),
-        /// The environment variable that holds its secret.
+        /// The environment variable that holds the client secret.
         client_secret_env: Option<VariableName> = optional(),
-        /// A command that prints the secret, for a shell; it runs once. Only the user's own configuration can name one.
+        /// A shell command that prints the client secret; it runs once. Only the user's own configuration can set it.
         client_secret_command: Option<String> = optional(),
-        /// The scopes to ask for; by default those that the server names.
+        /// The scopes to request; by default those that the server names.
         scopes: Vec<String> = default(Vec::new()),
         /// The authorization server; by default the one that the server names, which then gets the secret.
         issuer: Option<HttpUrl> = optional(),

@@ -29,17 +29,17 @@ use crate::model::{Language, TimeSpan};
 section! {
     /// The settings of one run. They don't change while it lasts.
     pub struct Settings {
-        /// The language of the human log.
+        /// The language of the log.
         language: Language = default(Language::En).untrusted(Allowed).option(option("lang", "LANGUAGE").output()),
         /// Calls of models.
         llm: LlmConfig = table(llm::read),
-        /// Models that you define, for `--model NAME`. What is not set is as in the model table.
+        /// Your own models, for `--model NAME`. Missing keys are taken from the model table.
         models: BTreeMap<ConfigName, ModelConfig> = named_tables(ModelConfig::read),
-        /// Agents. More can be in `.architect/agents/*.md`. What is not set is as for `build`.
+        /// Agents. More can be defined in `.architect/agents/*.md`. Missing keys are taken from `build`.
         agents: BTreeMap<ConfigName, AgentConfig> = named_tables(AgentConfig::read),
-        /// Limits of one run. 0 is a limit.
+        /// Limits of one run. 0 is a limit, not "unlimited".
         limits: LimitsConfig = table(LimitsConfig::read),
-        /// The context that the model gets.
+        /// The context window, and when it is compacted.
         context: ContextConfig = table(ContextConfig::read),
         /// Commands that the model runs.
         commands: CommandsConfig = table(CommandsConfig::read),
@@ -50,17 +50,17 @@ section! {
         permissions: PermissionsConfig = table(PermissionsConfig::read),
         /// Confinement of commands.
         sandbox: SandboxConfig = table(SandboxConfig::read),
-        /// What a run may change, and what its result has to pass.
+        /// What a run may change, and checks of its result.
         guardrails: GuardrailsConfig = table(GuardrailsConfig::read),
         /// The index of the workspace, which gives the system prompt the structure of the project.
         indexer: IndexerConfig = table(IndexerConfig::read),
-        /// Skills: instructions for certain kinds of work, which the model reads when it needs them.
+        /// Skills: instructions for certain tasks, which the model reads when it needs them.
         skills: SkillsConfig = table(SkillsConfig::read),
-        /// MCP servers. Those of a `.mcp.json` in the project are used too.
+        /// MCP servers. Those in the project's `.mcp.json` are used too.
         mcp: McpConfig = table(McpConfig::read),
-        /// Commands of the user at fixed points of a run: `session_start`, `pre_llm_call`, `post_llm_call`, `pre_tool_use`,
-        /// `post_tool_use`, `post_edit`, `pre_compact`, `post_compact`, `stop`, `session_end`, `on_error`. They get JSON on standard
-        /// input; exit code 2 blocks, and standard error is the reason.
+        /// Your own commands at fixed points of a run: `session_start`, `pre_llm_call`, `post_llm_call`,
+        /// `pre_tool_use`, `post_tool_use`, `post_edit`, `pre_compact`, `post_compact`, `stop`, `session_end`,
+        /// `on_error`. They get JSON on standard input; exit code 2 blocks, with standard error as the reason.
         hooks: HooksConfig = table(HooksConfig::read),
         /// Evaluation of the result by a model.
         evaluation: EvaluationConfig = table(EvaluationConfig::read),
@@ -68,9 +68,9 @@ section! {
         costs: CostsConfig = table(CostsConfig::read),
         /// Stored sessions.
         sessions: SessionsConfig = table(SessionsConfig::read),
-        /// Recorded states of the workspace, which `architect undo` and `diff` use. They are stored with the session.
+        /// Recorded states of the workspace, for `architect undo` and `diff`. They are stored with the session.
         checkpoints: CheckpointsConfig = table(CheckpointsConfig::read),
-        /// The technical log.
+        /// Diagnostic messages, and the file for events.
         logging: LoggingConfig = table(LoggingConfig::read),
     }
 }

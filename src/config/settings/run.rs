@@ -32,11 +32,11 @@ section! {
             .example("[\"read_file\", \"search_code\", \"write_file\", \"edit_file\"]"),
         /// When the user is asked before a tool call runs.
         confirm_mode: Option<ConfirmMode> = optional().untrusted(Stricter).example("\"confirm-sensitive\""),
-        /// Where it works when it is dispatched and may change something: in a `worktree` of its own, whose changes are applied
-        /// at its end; with `none` in the files of its dispatcher, alone. `auto`: in a worktree if others that may change
-        /// something are dispatched with it and the workspace is in a repository of git.
+        /// Where a sub-agent that may change files works: `worktree` in its own worktree, whose changes are applied
+        /// when it ends; `none` directly in the workspace, while no other sub-agent runs; `auto` in a worktree if
+        /// several such sub-agents are dispatched at once and the workspace is in a git repository.
         isolation: Option<Isolation> = optional().example("\"worktree\""),
-        /// Replies whose tool calls run.
+        /// The maximum number of steps (replies whose tool calls run).
         max_steps: Option<u32> = optional().range(0..=MAX_STEPS).untrusted(Lower).example("30"),
     }
 }
@@ -44,12 +44,12 @@ section! {
 section! {
     /// What a run may use. `None` is no limit; zero is a limit.
     pub struct LimitsConfig {
-        /// Steps of a run (replies whose tool calls run); 0 is a limit.
+        /// The maximum number of steps (replies whose tool calls run); 0 is a limit.
         max_steps: u32 = default(50)
             .range(0..=MAX_STEPS)
             .untrusted(Lower)
             .option(option("max-steps", "N")),
-        /// Seconds for the whole run, the closing call included.
+        /// Seconds for the whole run, the final summary included.
         timeout: Option<TimeSpan> = optional()
             .range(TimeSpan::ZERO..=YEAR)
             .untrusted(Lower)
@@ -61,19 +61,19 @@ section! {
             .untrusted(Lower)
             .example("300")
             .option(option("step-timeout", "SECONDS")),
-        /// Money that the run may spend, in US dollars.
+        /// The most that the run may cost, in US dollars.
         budget_usd: Option<MicroUsd> = optional()
             .range(MicroUsd::ZERO..=MAX_BUDGET)
             .untrusted(Lower)
             .example("2.5")
             .option(option("budget", "USD")),
-        /// Tokens that the run may use, input and output of all calls together.
+        /// The maximum number of tokens, input and output of all calls together.
         max_tokens: Option<Tokens> = optional()
             .range(Tokens::ZERO..=MAX_TOKENS)
             .untrusted(Lower)
             .example("2000000")
             .option(option("max-tokens", "N")),
-        /// Money after which the user is warned, in US dollars.
+        /// The cost at which the log warns, in US dollars.
         warn_at_usd: Option<MicroUsd> = optional()
             .range(MicroUsd::ZERO..=MAX_BUDGET)
             .untrusted(Lower)
@@ -87,18 +87,18 @@ section! {
     pub struct ContextConfig {
         /// Tokens of a tool result that stay in the context; the model can page through the rest. 0 leaves every result whole.
         max_tool_result_tokens: Tokens = default(Tokens(2_000)).range(Tokens::ZERO..=Tokens(10_000_000)),
-        /// Exchanges after which the context may be summarized.
+        /// The number of exchanges (a reply with its tool results) after which the context may be summarized.
         summarize_after_steps: u32 = default(8).range(0..=MAX_STEPS),
-        /// The newest exchanges, which a summary leaves unchanged.
+        /// The number of latest exchanges that a summary leaves unchanged.
         keep_recent_steps: u32 = default(4).range(0..=MAX_STEPS),
-        /// The size of the context in tokens; by default that of the model.
+        /// The size of the context in tokens; by default the context window of the model.
         max_context_tokens: Option<Tokens> = optional()
             .range(Tokens(1_000)..=Tokens(1_000_000_000))
             .untrusted(Lower)
             .example("200000"),
         /// Whether the tool calls of one reply may run at the same time.
         parallel_tools: bool = default(true).untrusted(Only(false)),
-        /// The part of the context above which it is summarized.
+        /// The fraction of the context that may be used before it is summarized.
         threshold: f64 = default(0.75).range(0.05..=0.95),
     }
 }
@@ -108,11 +108,11 @@ section! {
     pub struct IndexerConfig {
         /// Whether the system prompt contains the structure of the project.
         enabled: bool = default(true).untrusted(Only(false)),
-        /// Bytes above which a file is not read.
+        /// The size in bytes above which a file is not read.
         max_file_size: u64 = default(1_000_000).range(0..=1_000_000_000).untrusted(Lower),
-        /// Patterns of files to leave out, besides those of .gitignore.
+        /// Patterns of files to leave out, in addition to .gitignore.
         exclude: Vec<PathPattern> = default(Vec::new()).append().untrusted(AddItems),
-        /// Seconds for which an index is used again.
+        /// Seconds for which the index is cached.
         cache_ttl: TimeSpan = default(TimeSpan::from_secs(300)).range(TimeSpan::ZERO..=DAY).untrusted(Lower),
     }
 }
@@ -120,13 +120,13 @@ section! {
 section! {
     /// Skills.
     pub struct SkillsConfig {
-        /// More folders whose subfolders are skills, besides `.agents/skills`, `.claude/skills` and `.architect/skills` of the
-        /// project, `skills` of the configuration folder, `~/.agents/skills` and `~/.claude/skills`; `*` in the name of a folder
-        /// matches any text.
+        /// More folders whose subfolders are skills, in addition to `.agents/skills`, `.claude/skills` and
+        /// `.architect/skills` of the project, `skills` of the configuration folder, `~/.agents/skills` and
+        /// `~/.claude/skills`; `*` in a folder name matches any text.
         folders: Vec<PathBuf> = default(Vec::new()).append().example("[\"~/team/*/skills\"]"),
-        /// The skills that are used, by name; `*` matches any text.
+        /// The names of the skills to use; `*` matches any text.
         include: Vec<String> = default(vec!["*".to_owned()]).untrusted(RemoveItems),
-        /// The skills that are not used, by name; `*` matches any text.
+        /// The names of the skills not to use; `*` matches any text.
         exclude: Vec<String> = default(Vec::new()).append().untrusted(AddItems),
     }
 }
@@ -135,16 +135,16 @@ section! {
     /// Evaluation of the result by a model.
     // More evaluation costs more money, less of it checks less.
     pub struct EvaluationConfig {
-        /// Whether a model evaluates the answer: "off", "basic" once, or "full" until it is satisfied, `max_retries` times at
-        /// most. A run whose evaluation was not satisfied ends as `evaluation_failed`.
+        /// Whether a model evaluates the result: "off"; "basic": once; "full": the run continues until the evaluation
+        /// passes, at most `max_retries` times. A run whose evaluation fails ends as `evaluation_failed`.
         mode: EvaluationMode = default(EvaluationMode::Off).option(
-            option("self-eval", "MODE").help("Have a model evaluate the result: not at all, once, or until it is good"),
+            option("self-eval", "MODE").help("Have a model evaluate the result: `basic` once, `full` until it passes"),
         ),
-        /// The model that evaluates, named like `llm.model`; by default the same one. `llm.effort` does not apply to it.
+        /// The model that evaluates, named as in `llm.model`, which is the default. `llm.effort` does not apply to it.
         model: Option<ModelName> = optional().example("\"anthropic/claude-haiku-4-5\""),
-        /// How often a run continues after an unsatisfied evaluation.
+        /// How often a run may continue after a failed evaluation.
         max_retries: u32 = default(2).range(0..=20).untrusted(Lower),
-        /// The evaluation is satisfied if it finds the task completed with at least this confidence.
+        /// The evaluation passes if it finds the task completed with at least this confidence.
         confidence_threshold: f64 = default(0.8).range(0.0..=1.0),
     }
 }
@@ -164,11 +164,11 @@ word_enum! {
 section! {
     /// Stored sessions.
     pub struct SessionsConfig {
-        /// The folder of the sessions; by default in the state folder.
+        /// The folder of the sessions; by default `~/.local/state/architect/sessions`.
         dir: Option<PathBuf> = optional().example("\"/var/lib/architect\""),
-        /// What a stored event survives: "full" a power cut, "os" the end of the process.
+        /// What a stored event survives: "full" a power failure, "os" a crash of the process.
         durability: Durability = default(Durability::Full).untrusted(Stricter),
-        /// Days after which `cleanup` removes a session.
+        /// `architect cleanup` removes sessions that were last written this many days ago.
         cleanup_after_days: u32 = default(7).range(0..=36_500),
     }
 }
@@ -178,11 +178,11 @@ section! {
     pub struct CheckpointsConfig {
         /// Whether the state of the workspace is recorded before a step changes it, and at the end of a run.
         enabled: bool = default(true),
-        /// Bytes above which a file is left out.
+        /// The size in bytes above which a file is not recorded.
         max_file_size: u64 = default(16 << 20).range(0..=1 << 32),
-        /// Bytes that the recorded contents of a session may take; files beyond are left out.
+        /// The maximum size of a session's recorded contents in bytes; further files are not recorded.
         max_total: u64 = default(1 << 30).range(0..=1 << 44),
-        /// Files above which nothing of a workspace is recorded.
+        /// Nothing is recorded in a workspace with more files than this.
         max_files: u64 = default(200_000).range(0..=100_000_000),
         /// Patterns of files to leave out, as in a .gitignore.
         exclude: Vec<PathPattern> = default(Vec::new()).append(),
@@ -192,11 +192,11 @@ section! {
 }
 
 section! {
-    /// The technical log.
+    /// Diagnostic messages, and the file for events.
     pub struct LoggingConfig {
-        /// The level of the technical log.
+        /// The level of diagnostic messages on standard error.
         level: LevelFilter = default(LevelFilter::Warn).option(option("log-level", "LEVEL").output()),
-        /// A file that the events of the run are written to, as JSON lines.
+        /// A file for the events of the run, as JSON lines.
         file: Option<PathBuf> = optional()
             .example("\"architect.log\"")
             .option(option("log-file", "FILE").help("Write the events of the run to a file, as JSON lines").output()),

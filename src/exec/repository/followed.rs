@@ -1,5 +1,6 @@
 //! Finds what git runs or follows in a work tree because a configuration names it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -157,6 +158,14 @@ pub fn with_link_targets(paths: impl Iterator<Item = PathBuf>, within: &Path) ->
     found.paths
 }
 
+/// Returns what paths, wherever they are, and links in them lead to below a folder.
+pub fn link_targets_within(paths: impl Iterator<Item = PathBuf>, within: &Path) -> Vec<PathBuf> {
+    let mut found = FollowedPaths::new(within, &within.join(".git"));
+    found.outside = Some(BTreeSet::new());
+    paths.for_each(|path| found.add(&path));
+    found.paths
+}
+
 /// Parses a configuration that is the user's own, in any encoding and with any line ends.
 fn parse_user_file(text: &[u8]) -> Option<Vec<GitSetting>> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
@@ -184,12 +193,14 @@ struct FollowedPaths<'a> {
     paths: Vec<PathBuf>,
     /// The number of entries that were seen.
     seen: usize,
+    /// The folders elsewhere in which links were looked for; `None` to look in none.
+    outside: Option<BTreeSet<PathBuf>>,
 }
 
 impl<'a> FollowedPaths<'a> {
     fn new(within: &'a Path, git: &Path) -> Self {
         let own = ["hooks", "config", "config.worktree"].map(|name| git.join(name));
-        Self { within, own, paths: Vec::new(), seen: 0 }
+        Self { within, own, paths: Vec::new(), seen: 0, outside: None }
     }
 
     /// Adds a path with the links on the way to it, and what those in it lead to.
@@ -203,19 +214,28 @@ impl<'a> FollowedPaths<'a> {
                 _ => path,
             });
             let mut folders: Vec<PathBuf> =
-                real.into_iter().filter(|path| self.add_real(path.clone())).collect();
+                real.into_iter().filter(|path| self.enters(path)).collect();
             while let Some(folder) = folders.pop() {
                 for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
                     self.seen += 1;
                     match entry.file_type() {
                         _ if self.seen > MAX_ENTRIES => return,
                         Ok(kind) if kind.is_symlink() => todo.push(entry.path()),
-                        Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                        Ok(kind) if kind.is_dir() && entry.path() != self.within => {
+                            folders.push(entry.path());
+                        }
                         Ok(_) | Err(_) => {}
                     }
                 }
             }
         }
+    }
+
+    /// Adds a path itself, and returns whether links are looked for in it.
+    fn enters(&mut self, path: &Path) -> bool {
+        let is_inside = path.starts_with(self.within);
+        self.add_real(path.to_owned())
+            || !is_inside && self.outside.as_mut().is_some_and(|seen| seen.insert(path.to_owned()))
     }
 
     /// Adds the links on the way to a path, and returns where they lead, whether that exists or not.

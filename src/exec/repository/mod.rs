@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use self::cleanup::{LinkTargets, RootState};
-pub use self::followed::{UserGitConfig, followed_by_git, with_link_targets};
+pub use self::followed::{UserGitConfig, followed_by_git, link_targets_within, with_link_targets};
 use self::git_config::{GitSetting, PlaceValue, parse};
 use self::scan::{FolderRole, GitItems, MAX_CONFIG, ScanDepth, Scanner};
 pub use self::write_watch::WriteWatch;

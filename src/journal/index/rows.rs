@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::journal::{
@@ -12,7 +13,7 @@ use crate::model::{
 };
 
 /// A session in a list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionRow {
     /// The session.
     pub session_id: SessionId,
@@ -32,6 +33,7 @@ pub struct SessionRow {
     pub tokens: Tokens,
     /// Its cost in dollars; `None` if the model has no price.
     #[serde(with = "dollars")]
+    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
     /// The model, as the user names it.
     pub model: Option<String>,
@@ -72,7 +74,7 @@ word_enum! {
 }
 
 /// The details of a session.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SessionDetail {
     /// The list entry.
     #[serde(flatten)]
@@ -86,7 +88,7 @@ pub struct SessionDetail {
 }
 
 /// A message.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MessageRow {
     /// Its record.
     pub seq: u64,
@@ -119,7 +121,7 @@ word_enum! {
 }
 
 /// A model call with a reply.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CallRow {
     /// The record of the reply.
     pub seq: u64,
@@ -137,6 +139,7 @@ pub struct CallRow {
     pub cached_input_tokens: Tokens,
     /// Its cost in dollars, including lost attempts before it; `None` if the model has no price.
     #[serde(with = "dollars")]
+    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
     /// The attempt, counted from one.
     #[serde(skip)]
@@ -187,7 +190,7 @@ pub(super) struct StateRow {
 }
 
 /// A file that tools changed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FileRow {
     /// The file, relative to the workspace.
     pub path: String,
@@ -200,7 +203,7 @@ pub struct FileRow {
 }
 
 /// A message that a search found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchHit {
     /// The session.
     pub session_id: SessionId,
@@ -219,7 +222,7 @@ pub struct SearchHit {
 }
 
 /// The cost of a day, a model and a purpose.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostRow {
     /// The day, in UTC, as `2026-11-22`.
     pub day: String,
@@ -235,6 +238,7 @@ pub struct CostRow {
     pub output_tokens: Tokens,
     /// The cost in dollars; `None` if no call had a price.
     #[serde(with = "dollars")]
+    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
 }
 

@@ -7,6 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest as _, Sha256};
 
 use super::credentials::Credentials;
+use crate::model::hex;
 use crate::net::{HttpRequest, header};
 
 /// What a signature is valid for.
@@ -115,13 +116,6 @@ fn hmac(key: &[u8], text: &[u8]) -> [u8; 32] {
         hasher.finalize()
     };
     digest(0x5c, &digest(0x36, text)).into()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -3,10 +3,8 @@
 mod bom;
 mod call;
 mod prefix_check;
-mod signer;
 mod transport;
 mod wire_model;
 
-pub(super) use signer::RequestSigner;
-pub(super) use transport::{HttpTransport, IncomingResponse, ResponseBody};
+pub(super) use transport::{HttpTransport, IncomingResponse, RequestSigner, ResponseBody};
 pub(super) use wire_model::{KeySource, RequestTarget, WireModel};

@@ -1,6 +1,7 @@
-//! The interface to the network, or to a recording.
+//! The interface to the network, or to a recording, and the signing of requests.
 
-use crate::net::{HeaderMap, HttpClient, HttpRequest, HttpResponse, Result};
+use crate::llm::wire;
+use crate::net::{HeaderMap, HttpClient, HttpRequest, HttpResponse, Result, Secrets};
 use crate::port::CancellationToken;
 
 /// Sends requests.
@@ -41,4 +42,19 @@ impl ResponseBody for HttpResponse {
     fn release(self: Box<Self>) {
         Self::release(*self);
     }
+}
+
+/// Signs requests with keys that may be replaced while the program runs.
+pub(crate) trait RequestSigner: Send + Sync {
+    /// Returns the request with its signature.
+    fn sign(&self, request: &HttpRequest, cancel: &CancellationToken) -> wire::Result<HttpRequest>;
+
+    /// Returns whether the keys have been replaced since the last signature, which was rejected.
+    fn has_new_keys(&self, cancel: &CancellationToken) -> bool;
+
+    /// Notes that a request was not rejected.
+    fn accept_keys(&self) {}
+
+    /// Returns the keys of the last signature.
+    fn secrets(&self) -> Secrets;
 }

@@ -6,8 +6,7 @@ use serde_json::Value;
 
 use super::call::PreparedModelCall;
 use super::prefix_check::PrefixCheck;
-use super::signer::RequestSigner;
-use super::transport::HttpTransport;
+use super::transport::{HttpTransport, RequestSigner};
 use crate::llm::decode::CallIds;
 use crate::llm::encode::{EncodedConversation, MessageWriter, RequestHasher};
 use crate::llm::wire::{RequestFrame, Result, ToolChoice, Wire};

@@ -58,9 +58,9 @@ pub struct Script {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ScriptedTurn {
-    /// What the model says.
+    /// The text of the reply.
     text: String,
-    /// What it thinks.
+    /// The reasoning of the reply.
     reasoning: String,
     /// The tools that it calls.
     calls: Vec<ScriptedToolCall>,
@@ -70,7 +70,7 @@ pub(crate) struct ScriptedTurn {
     usage: Option<ScriptedUsage>,
     /// The delay before the reply begins.
     delay_ms: u64,
-    /// The number of pieces that the text comes in.
+    /// The number of parts in which the text is streamed.
     chunks: usize,
     /// The delay between two pieces.
     pace_ms: u64,

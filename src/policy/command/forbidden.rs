@@ -25,7 +25,7 @@ enum Danger {
 
 /// The dangerous programs.
 static DANGERS: [(&str, Danger); 8] = [
-    ("sudo sudoedit su doas pkexec runuser gosu", Danger::Always("runs something as another user")),
+    ("sudo sudoedit su doas pkexec runuser gosu", Danger::Always("runs programs as another user")),
     ("mkfs mke2fs mkswap newfs wipefs", Danger::Always("makes or destroys a file system")),
     (
         "rm",

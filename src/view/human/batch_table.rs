@@ -16,7 +16,6 @@ use crate::port::{Clock, Disconnected, lock};
 use crate::view::background_writer::{BackgroundWriter, OutputError};
 use crate::view::catalogue::text;
 use crate::view::public::{PublicEvent, PublicEventKind};
-use crate::view::result::RunResult;
 use crate::view::sanitize;
 use crate::view::sink::{LiveEvent, ReportSink};
 
@@ -254,14 +253,6 @@ impl ReportSink for CellSink {
         if let (LiveEvent::Reasoning(_), ShownSession::Task { .. }) = (live, self.session) {
             self.show(["the LLM is thinking", "el LLM está pensando"]);
         }
-    }
-
-    fn on_result(&mut self, _: &RunResult) -> Result<(), Disconnected> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>, _: Option<Duration>) -> Result<(), OutputError> {
-        Ok(())
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) enum DrawCommand {
     Stream(String),
     /// Something begins to go on, which the status area shows.
     Wake,
-    /// Whether nothing is drawn, since the terminal is used for something else.
+    /// Whether nothing is drawn or written, since the terminal is used for something else.
     Pause(bool),
 }
 
@@ -209,6 +209,8 @@ impl<W: Write + Send, A: LiveArea> WriteTarget<DrawCommand> for TerminalScreen<W
     fn flush(&mut self) -> io::Result<()> {
         match (self.pending.is_empty(), self.drawn.is_empty()) {
             (true, _) => Ok(()),
+            // The line of a question is not over.
+            _ if self.is_paused => Ok(()),
             // What has just begun may be over before it is worth a drawing.
             (false, true) => self.draw(Area::Omitted),
             (false, false) => self.draw(Area::Drawn),
@@ -369,6 +371,23 @@ mod tests {
             assert_eq!(drawn.matches(&line).count(), 1);
             assert!(drawn.ends_with(&format!("{line}end\n")));
         }
+    }
+
+    /// At the end of the log, too.
+    #[test]
+    fn lines_wait_for_the_end_of_a_pause() {
+        let waiting = |end: fn(&mut Screen<'_>)| {
+            drawn(|screen, _| {
+                write(screen, DrawCommand::Lines("before\n".to_owned()));
+                write(screen, DrawCommand::Pause(true));
+                write(screen, DrawCommand::Lines("meanwhile\n".to_owned()));
+                screen.out.extend(b"a question: ^C\n");
+                end(screen);
+            })
+        };
+        let expected = "before\na question: ^C\nmeanwhile\n";
+        assert_eq!(waiting(|screen| write(screen, DrawCommand::Pause(false))), expected);
+        assert_eq!(waiting(|screen| screen.close().unwrap()), expected);
     }
 
     #[test]

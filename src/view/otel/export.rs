@@ -142,14 +142,6 @@ impl ReportSink for SubagentSpans {
         }
         Ok(())
     }
-
-    fn on_result(&mut self, _: &RunResult) -> Result<(), Disconnected> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>, _: Option<Duration>) -> Result<(), OutputError> {
-        Ok(())
-    }
 }
 
 impl Drop for SubagentSpans {

@@ -79,17 +79,17 @@ event_kinds! {
     AgentEnd(AgentEnd) = "agent_end",
         "A run ends: status, stop reason, exit code, steps, calls, cost, hash of the journal.";
     StateChange(StateChange) = "state_change",
-        "The machine went to another state: event, guard, how long it was there.";
+        "The state machine changed its state: event, guard, time in the previous state.";
     ApiCallStart(ApiCallStart) = "api_call_start",
-        "A request goes to the model: purpose, attempt, messages, size.";
+        "A request is sent to the model: purpose, attempt, messages, size.";
     ApiCallEnd(ApiCallEnd) = "api_call_end",
         "The request ended: `replied`, `failed` or `cancelled`; usage and cost.";
     Retry(RetryCause) = "retry",
         "The model is called again: after a fault, or because a reply is incomplete.";
     ModelFallback(ModelFallback) = "model_fallback",
-        "The model is out of reach, and another one is called from now on: both models, the fault.";
+        "The model is unreachable, and a fallback is used from now on: both models, the fault.";
     TextDelta(TextDelta) = "text_delta",
-        "A piece of a reply; it counts only when its call ends as `replied`.";
+        "A part of a reply; it is valid only if its call ends as `replied`.";
     ToolCallStart(ToolCallStart) = "tool_call_start",
         "A tool call is authorized, and then runs: tool and arguments.";
     ToolCallEnd(ToolCallEnd) = "tool_call_end",
@@ -104,7 +104,7 @@ event_kinds! {
     CompactionComplete(CompactionComplete) = "compaction_complete",
         "The context was compacted: by the model, or by the program.";
     LimitReached(LimitAction) = "safety_net",
-        "A limit ends the run, with or without a summary, lowers the output limit or warns of the cost.";
+        "A limit ends the run (with or without a summary), lowers the output limit, or warns about the cost.";
     LoopDetected(LoopDetected) = "loop_detected", "The same turn was repeated.";
     Error(ErrorEvent) = "error",
         "Something went wrong; `severity` says whether the run continues.";

@@ -47,7 +47,7 @@ pub struct RunResult {
     pub duration: TimeSpan,
     /// The model, as `provider/name`.
     pub model: Option<Arc<str>>,
-    /// How much the model was to reason, if the user set it.
+    /// The effort of the model, if the user set it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
     /// The tool calls, in call order.
@@ -181,7 +181,7 @@ pub struct ToolUsed {
 struct ModifiedFile<'a> {
     /// The file, relative to the workspace.
     path: &'a str,
-    /// What happened to it, from the beginning of the run to its end.
+    /// How it differs between the start and the end of the run.
     action: FileAction,
 }
 

@@ -4,12 +4,13 @@ mod page;
 mod sections;
 mod text;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Statistics over stored sessions. The serialized form is what `architect stats --json` prints.
 ///
 /// Costs are in dollars, times in milliseconds, rates between 0 and 1. A rate is `None` where nothing was counted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Statistics {
     /// Since when the sessions were created, in RFC 3339 or as a date; `None` for all of them.
     pub since: Option<String>,
@@ -62,7 +63,7 @@ pub struct Statistics {
 }
 
 /// How many sessions ended in one way.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutcomeCount {
     /// The status; `unfinished` includes sessions that a process runs.
     pub status: String,
@@ -73,7 +74,7 @@ pub struct OutcomeCount {
 }
 
 /// The time in one state.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StateTotal {
     /// The state.
     pub state: String,
@@ -84,7 +85,7 @@ pub struct StateTotal {
 }
 
 /// The usage of one model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelTotal {
     /// The model, as the user names it.
     pub model: String,
@@ -107,7 +108,7 @@ pub struct ModelTotal {
 }
 
 /// The usage of one step, over all sessions that have it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepTotal {
     /// The step, counted from one in its session.
     pub step: u64,
@@ -124,7 +125,7 @@ pub struct StepTotal {
 }
 
 /// The calls of one tool.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolTotal {
     /// The tool.
     pub name: String,
@@ -146,7 +147,7 @@ pub struct ToolTotal {
 }
 
 /// How many model calls failed in one way.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailureCount {
     /// The kind of the fault.
     pub kind: String,
@@ -155,7 +156,7 @@ pub struct FailureCount {
 }
 
 /// The percentiles of a measure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Percentiles {
     /// The measure; its ending is its unit.
     pub measure: String,
@@ -167,7 +168,7 @@ pub struct Percentiles {
 }
 
 /// Percentiles by nearest rank; `None` if there is no value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ranks {
     /// Half of the values are not greater.
     pub p50: Option<f64>,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::moment;
@@ -13,12 +14,13 @@ use crate::model::{
 };
 
 /// A message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TraceMessage {
     /// The record that added it to the conversation; zero for the header.
     pub seq: u64,
     /// When it was added.
     #[serde(rename = "at_ms", serialize_with = "moment")]
+    #[schemars(with = "f64")]
     pub at: RunTime,
     /// The request that sends it first, or whose reply it belongs to, as an index of the requests.
     pub request: usize,
@@ -33,7 +35,7 @@ pub struct TraceMessage {
 }
 
 /// The role of a message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Speaker {
     /// A message to the model.

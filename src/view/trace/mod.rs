@@ -17,6 +17,7 @@ mod turn;
 mod usage_chart;
 mod waterfall;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 pub(in crate::view) use messages::new_entries;
@@ -28,10 +29,10 @@ pub use tracer::{RecordContent, TraceStep, Tracer};
 
 use crate::machine::{StateKind, StopReason};
 use crate::model::{CallId, MicroUsd, RunTime, TimeSpan, Tokens};
-use crate::view::public::{dollars, millis, reason};
+use crate::view::public::{StopReasonName, dollars, millis, reason};
 
 /// The session of a trace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TraceSubject {
     /// The session.
     pub session_id: String,
@@ -48,7 +49,7 @@ pub struct TraceSubject {
 }
 
 /// Where the time of a session was spent.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Trace {
     /// The session.
     #[serde(flatten)]
@@ -57,9 +58,11 @@ pub struct Trace {
     pub state: StateKind,
     /// Why it ended; `None` if it has not ended.
     #[serde(serialize_with = "reason")]
+    #[schemars(with = "Option<StopReasonName>")]
     pub stop_reason: Option<StopReason>,
     /// Its duration, without the time between its processes.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
+    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// Replies whose tool calls ran.
     pub steps: u32,
@@ -69,6 +72,7 @@ pub struct Trace {
     pub tokens: Tokens,
     /// Its cost in dollars; `None` if the model has no price.
     #[serde(serialize_with = "dollars")]
+    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
     /// The time in each entered state, in the order of the chart.
     pub states: Vec<StateTime>,
@@ -90,12 +94,13 @@ pub struct Trace {
 }
 
 /// The trace of a sub-agent.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SubagentTrace {
     /// The tool call that it worked on, if known.
     pub call: Option<CallId>,
     /// When it began, in the time of the dispatching session.
     #[serde(rename = "begun_ms", serialize_with = "moment")]
+    #[schemars(with = "f64")]
     pub started_at: RunTime,
     /// Its trace. The usage of the dispatching session includes it.
     #[serde(flatten)]
@@ -103,7 +108,7 @@ pub struct SubagentTrace {
 }
 
 /// The change of a file by a step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepChange {
     /// The step.
     pub step: u32,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::phase::TracePhase;
@@ -11,7 +12,7 @@ use crate::port::CallTiming;
 use crate::view::public::millis;
 
 /// The time in one state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StateTime {
     /// The state.
     pub state: StateKind,
@@ -19,23 +20,25 @@ pub struct StateTime {
     pub visits: u32,
     /// The time in it.
     #[serde(rename = "time_ms", serialize_with = "millis")]
+    #[schemars(with = "f64")]
     pub time: TimeSpan,
     /// The time by phase.
     pub phases: Vec<PhaseTime>,
 }
 
 /// The time of one phase within a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PhaseTime {
     /// The phase.
     pub phase: TracePhase,
     /// The time.
     #[serde(rename = "time_ms", serialize_with = "millis")]
+    #[schemars(with = "f64")]
     pub time: TimeSpan,
 }
 
 /// A transition that was taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TransitionCount {
     /// The state that was left.
     pub from: StateKind,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::moment;
@@ -15,7 +16,7 @@ use crate::port::CallTiming;
 use crate::view::public::{decision_of, dollars, message_count, millis};
 
 /// A request to the model.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CallSpan {
     /// What it was for.
     pub purpose: CallPurpose,
@@ -30,15 +31,19 @@ pub struct CallSpan {
     pub messages: u32,
     /// When it was sent.
     #[serde(rename = "begun_ms", serialize_with = "moment")]
+    #[schemars(with = "f64")]
     pub started_at: RunTime,
     /// How long it took.
     #[serde(rename = "time_ms", serialize_with = "millis")]
+    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// The time to encode it.
     #[serde(rename = "encode_ms", serialize_with = "millis")]
+    #[schemars(with = "Option<f64>")]
     pub encode: Option<TimeSpan>,
     /// Waiting for the first byte of the reply.
     #[serde(rename = "first_byte_ms", serialize_with = "millis")]
+    #[schemars(with = "Option<f64>")]
     pub first_byte: Option<TimeSpan>,
     /// How it ended.
     #[serde(flatten)]
@@ -46,7 +51,7 @@ pub struct CallSpan {
 }
 
 /// How a request ended.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "end", rename_all = "snake_case")]
 pub enum CallEnd {
     /// With a reply.
@@ -72,7 +77,7 @@ pub enum CallEnd {
 }
 
 /// A tool call.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ToolSpan {
     /// The id of the call.
     pub call: CallId,
@@ -84,12 +89,15 @@ pub struct ToolSpan {
     pub arguments: Arc<str>,
     /// When its authorization began.
     #[serde(rename = "judged_ms", serialize_with = "moment")]
+    #[schemars(with = "f64")]
     pub authorized_at: RunTime,
     /// When it began to run; `None` if it did not.
     #[serde(rename = "begun_ms", serialize_with = "moment")]
+    #[schemars(with = "Option<f64>")]
     pub started_at: Option<RunTime>,
     /// When it ended.
     #[serde(rename = "ended_ms", serialize_with = "moment")]
+    #[schemars(with = "f64")]
     pub ended_at: RunTime,
     /// How it ended; `None` if unknown.
     pub status: Option<ToolStatus>,
@@ -102,10 +110,11 @@ pub struct ToolSpan {
 }
 
 /// The usage of a sub-agent's model call.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SubagentSpan {
     /// When it was charged.
     #[serde(rename = "at_ms", serialize_with = "moment")]
+    #[schemars(with = "f64")]
     pub at: RunTime,
     /// Its usage.
     #[serde(flatten)]
@@ -113,7 +122,7 @@ pub struct SubagentSpan {
 }
 
 /// The usage of a model call.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SpanUsage {
     /// Tokens of the request.
     pub input_tokens: u64,
@@ -123,6 +132,7 @@ pub struct SpanUsage {
     pub cached_input_tokens: u64,
     /// Its cost in dollars; `None` if the model has no price.
     #[serde(serialize_with = "dollars")]
+    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
 }
 

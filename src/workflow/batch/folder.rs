@@ -10,12 +10,11 @@
 //!      results.jsonl, predictions.jsonl, report.{md,html,json,xml}
 //! ```
 
-use std::fs::{self, TryLockError};
+use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -24,13 +23,10 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::journal::SessionId;
-use crate::workspace::open_parent;
+use crate::workspace::{lock_within, open_parent};
 
 /// How long to wait for a process that writes the results. It may be suspended.
 const RESULTS_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The pause between two attempts to take the lock of the results.
-const RESULTS_LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The name of the file that is locked while the results are written.
 const RESULTS_LOCK: &str = ".results.lock";
@@ -114,7 +110,7 @@ impl BatchFolder {
             true => Err(BatchFileError::unreadable(
                 log,
                 io::Error::other(format!(
-                    "it is {problem}, and there are results of cells; bring it back, or use another folder"
+                    "it is {problem}, and there are results of cells; restore it, or use another folder"
                 )),
             )),
         }
@@ -205,14 +201,8 @@ impl BatchFolder {
         // A command may have put a link there, if the folder is in its workspace.
         options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let file = options.open(self.0.join(RESULTS_LOCK)).ok()?;
-        let started = Instant::now();
-        while let Err(TryLockError::WouldBlock) = file.try_lock() {
-            if started.elapsed() > RESULTS_LOCK_TIMEOUT {
-                return None;
-            }
-            thread::sleep(RESULTS_LOCK_INTERVAL);
-        }
-        Some(file)
+        let is_locked = lock_within(&file, RESULTS_LOCK_TIMEOUT).unwrap_or(true);
+        is_locked.then_some(file)
     }
 
     /// Stores that a branch that began at one commit is about to be merged, and where it is.

@@ -32,7 +32,7 @@ pub struct BatchTask {
     pub options: TaskOptions,
     /// Shell commands that run before it.
     pub setup: Vec<String>,
-    /// Shell commands that have to succeed after it.
+    /// Shell commands that must succeed after the task.
     pub checks: Vec<String>,
 }
 

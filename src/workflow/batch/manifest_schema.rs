@@ -23,7 +23,7 @@ pub fn manifest_schema(configuration: &Value) -> Value {
     task["dependentRequired"] = json!({ "ref": ["repo"] });
     task["not"] = json!({ "required": ["workspace", "repo"] });
     let mut variant = entry(&VARIANT_KEYS, json!(["id"]));
-    variant["description"] = json!("Settings that every task is run with.");
+    variant["description"] = json!("Settings for every task.");
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Manifest",
@@ -53,20 +53,20 @@ fn key_schema(key: &str, configuration: &Value) -> Value {
     };
     match key {
         "id" => {
-            let mut id = text("Its name, which no other one has.");
+            let mut id = text("The id, unique in the file.");
             id["maxLength"] = json!(MAX_ID_LENGTH);
             id
         }
         "prompt" => {
-            text("What is to be done. In a variant, `{{prompt}}` stands for that of the task.")
+            text("The task, as text. In a variant, `{{prompt}}` stands for the text of the task.")
         }
-        "workspace" => text("The folder that the task is done in."),
-        "repo" => text("A folder of a repository; the task is done in a worktree of its own."),
-        "ref" => text("The commit that the worktree begins with."),
+        "workspace" => text("The folder to work in."),
+        "repo" => text("A git repository; the task gets its own worktree."),
+        "ref" => text("The commit that the worktree starts from."),
         "agent" => text("The agent."),
         "model" => text("The model."),
         "setup" => commands("Shell commands that run before the task."),
-        "checks" => commands("Shell commands that have to succeed after it."),
+        "checks" => commands("Shell commands that must succeed after the task."),
         "limits" => {
             let mut limits = configuration["properties"]["limits"].clone();
             limits["description"] = json!("Limits, as in the configuration.");

@@ -15,7 +15,7 @@ use crate::machine::RunStatus;
 use crate::model::pluralize;
 use crate::view::report::{ReportTable, TableReport, TableRow};
 use crate::view::sanitize;
-use crate::workflow::xml_text::xml_text;
+use crate::view::sanitize::xml_text;
 
 /// The report of a batch.
 #[derive(Debug)]

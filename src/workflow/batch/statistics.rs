@@ -1,9 +1,10 @@
 //! Means and proportions, with their 95 % confidence intervals.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A mean or a proportion, with its confidence interval. Without an interval there are too few values for one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Estimate {
     /// The value.
     pub value: f64,

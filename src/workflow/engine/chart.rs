@@ -2,7 +2,7 @@
 
 use super::machine::{
     Direction, End, Goal, Program, SessionEnd, SessionOutcome, StepEvent, StepNeed, StepPosition,
-    StepRules, WorkflowState,
+    StepRules, WorkflowStage, WorkflowState,
 };
 use crate::model::word_enum;
 
@@ -44,7 +44,7 @@ word_enum! {
 impl WorkflowGuard {
     /// Returns whether the condition holds for an event in a state.
     pub fn holds(self, program: &Program, state: &WorkflowState, event: &StepEvent) -> bool {
-        let place = state.place();
+        let place = &state.place;
         let Some(rules) = program.rules(place) else { return false };
         let number = IterationFacts::new(rules, state, event);
         match self {
@@ -52,11 +52,10 @@ impl WorkflowGuard {
                 is_reached(program, rules, state, event) && place.step + 1 < program.steps.len()
             }
             Self::IsReached => is_reached(program, rules, state, event),
-            Self::ResumesSession => match state {
-                WorkflowState::Done(_, End::SessionFailed(_)) => place.session.is_some(),
-                WorkflowState::Done(..) => false,
-                _ => place.session.is_some(),
-            },
+            Self::ResumesSession => {
+                let is_over = matches!(state.stage, WorkflowStage::Done(end) if !matches!(end, End::SessionFailed(_)));
+                place.session.is_some() && !is_over
+            }
             Self::MeasuresFirst => rules.metric.is_some() && place.best.is_none(),
             Self::MayIterate => {
                 number.is_valid
@@ -71,14 +70,14 @@ impl WorkflowGuard {
                 rules.goal == Goal::EachTested
                     && matches!(event, StepEvent::Tested { is_passed: false })
             }
-            Self::TestsAgain => matches!(state, WorkflowState::Done(_, End::ItemFailed)),
+            Self::TestsAgain => state.stage == WorkflowStage::Done(End::ItemFailed),
             Self::IsFailed => matches!(outcome(event), Some(SessionOutcome::Failed(_))),
             Self::IsMeasured => {
                 rules.metric.is_some()
                     && matches!(event, StepEvent::Ended(SessionEnd { has_changed: true, .. }))
             }
             Self::IsTested => {
-                let is_first = matches!(state, WorkflowState::Measuring(_)) && place.best.is_none();
+                let is_first = state.stage == WorkflowStage::Measuring && place.best.is_none();
                 match rules.goal {
                     Goal::Tested => !is_first,
                     Goal::EachTested => !is_first && number.limit_is_clear,
@@ -86,10 +85,9 @@ impl WorkflowGuard {
                 }
             }
             Self::IsWorse => place.best.is_some() && !improves(rules, place, event),
-            Self::DecidesAgain => match state {
-                WorkflowState::Done(_, End::Succeeded) => rules.is_rechecked,
-                _ => true,
-            },
+            Self::DecidesAgain => {
+                state.stage != WorkflowStage::Done(End::Succeeded) || rules.is_rechecked
+            }
         }
     }
 }
@@ -106,7 +104,7 @@ struct IterationFacts {
 
 impl IterationFacts {
     fn new(rules: &StepRules, state: &WorkflowState, event: &StepEvent) -> Self {
-        let place = state.place();
+        let place = &state.place;
         let usual = |is_valid| Self {
             unchanged: place.unchanged,
             limit_is_clear: place.limit.is_none(),
@@ -154,7 +152,7 @@ fn is_reached(
     state: &WorkflowState,
     event: &StepEvent,
 ) -> bool {
-    let place = state.place();
+    let place = &state.place;
     let is_last = place.iteration >= program.max_iterations(place);
     match event {
         StepEvent::Decided(need) => matches!(need, StepNeed::Nothing | StepNeed::Items(0)),

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::journal::StoredEvent;
-use super::machine::{Measurement, Program, SessionEnd, StepEvent, StepNeed, WorkflowState, step};
+use super::machine::{
+    Measurement, Program, SessionEnd, StepEvent, StepNeed, WorkflowStage, WorkflowState, step,
+};
 use crate::journal::SessionId;
 use crate::machine::RunStatus;
 use crate::workflow::batch::coordination::Charge;
@@ -139,13 +141,14 @@ impl WorkflowHistory {
     pub fn apply(&mut self, program: &Program, event: StepEvent, detail: &EventDetail) {
         let before = self.state;
         self.state = step(program, before, event);
-        if before.place().step != self.state.place().step {
+        if before.place.step != self.state.place.step {
             self.checks.clear();
             (self.items, self.first_measured) = (None, None);
         } else if let StepEvent::Decided(StepNeed::Items(count)) = event {
             self.items = Some(count);
         }
-        if let (StepEvent::Begun(session), WorkflowState::Running(place, _)) = (event, self.state) {
+        if let (StepEvent::Begun(session), WorkflowStage::Running(_)) = (event, self.state.stage) {
+            let place = self.state.place;
             self.iterations.push(IterationRecord {
                 step: place.step,
                 number: place.iteration,
@@ -158,7 +161,7 @@ impl WorkflowHistory {
                 is_undone: false,
             });
         }
-        let current = before.place();
+        let current = before.place;
         let newest = self.iterations.last_mut();
         let newest = newest.filter(|it| it.step == current.step && it.number == current.iteration);
         match event {
@@ -169,7 +172,7 @@ impl WorkflowHistory {
                 }
             }
             StepEvent::Tested { .. } | StepEvent::Decided(_) => {
-                if self.state.place().step == current.step {
+                if self.state.place.step == current.step {
                     self.checks.clone_from(&detail.checks);
                 }
                 if let (Some(iteration), StepEvent::Tested { .. }) = (newest, event) {

@@ -1,11 +1,10 @@
 //! The journal of a workflow: one line of JSON per event, each with a checksum that continues the one before.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -15,6 +14,7 @@ use super::history::EventDetail;
 use super::machine::{Program, StepEvent};
 use crate::journal::{WallTime, seal, verify_seal};
 use crate::model::Durability;
+use crate::workspace::lock_within;
 
 /// The name of the journal in the folder of a workflow.
 const FILE_NAME: &str = "workflow.jsonl";
@@ -106,7 +106,7 @@ impl WorkflowJournal {
         // With a link, the one who made the folder would choose the file.
         options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let mut file = options.open(&path).map_err(|error| failed("open", error))?;
-        if !lock_soon(&file).map_err(|error| failed("lock", error))? {
+        if !lock_within(&file, LOCK_TIMEOUT).map_err(|error| failed("lock", error))? {
             return Err(WorkflowJournalError::Busy(folder.to_owned()));
         }
         let mut bytes = Vec::new();
@@ -171,25 +171,8 @@ impl WorkflowJournal {
     }
 }
 
-/// Locks a file, and returns whether no other process has it. A child that a thread has forked, or that of a killed
-/// process, shares the lock until it executes its program.
-fn lock_soon(file: &File) -> io::Result<bool> {
-    let started = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(true),
-            Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) if started.elapsed() > LOCK_TIMEOUT => return Ok(false),
-            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_INTERVAL),
-        }
-    }
-}
-
 /// How long to wait for a lock that a child may have for a moment.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// How often to try.
-const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The lines before the first one that is not complete.
 struct ValidLines<'a> {

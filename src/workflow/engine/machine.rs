@@ -1,7 +1,7 @@
 //! The machine of a workflow: steps, each with iterations, each of them one session.
 //!
-//! [`step`] turns a state and an event into the next state, and [`WorkflowState::command`] names what has to happen in a state.
-//! So a state that was restored from the journal continues by its command. Pure: no clock, no I/O; prompts, outputs and
+//! [`step`] turns a state and an event into the next state, and its [`WorkflowStage`] names what has to happen.
+//! So a state that was restored from the journal continues by its stage. Pure: no clock, no I/O; prompts, outputs and
 //! commands of the user are not in it. The specification is `statecharts/workflow.json`.
 
 use std::cmp::Ordering;
@@ -84,39 +84,48 @@ pub struct StepPosition {
 
 /// The state of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WorkflowState {
+pub struct WorkflowState {
+    /// Where the workflow is.
+    pub place: StepPosition,
+    /// What is under way there. Its completion is the next event.
+    pub stage: WorkflowStage,
+}
+
+/// What is under way in a workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WorkflowStage {
     /// It is decided whether the step has anything to do.
-    Deciding(StepPosition),
+    Deciding,
     /// The number is measured.
-    Measuring(StepPosition),
-    /// A session is about to begin.
-    Starting(StepPosition),
-    /// The session of an iteration runs.
-    Running(StepPosition, SessionId),
-    /// The changes of an iteration are undone.
-    Undoing(StepPosition, SessionId),
+    Measuring,
+    /// A session is about to begin, unless a limit is reached.
+    Starting,
+    /// The session of an iteration runs. It begins if it doesn't exist, and is resumed else.
+    Running(SessionId),
+    /// What this session has changed is undone.
+    Undoing(SessionId),
     /// The tests of the step run.
-    Testing(StepPosition),
+    Testing,
     /// The workflow is over, until the command is given again.
-    Done(StepPosition, End),
+    Done(End),
 }
 
 word_enum! {
     /// The kinds of states, with their names in the chart.
     pub enum WorkflowStateKind {
-        /// [`WorkflowState::Deciding`].
+        /// [`WorkflowStage::Deciding`].
         Deciding = "Deciding",
-        /// [`WorkflowState::Measuring`].
+        /// [`WorkflowStage::Measuring`].
         Measuring = "Measuring",
-        /// [`WorkflowState::Starting`].
+        /// [`WorkflowStage::Starting`].
         Starting = "Starting",
-        /// [`WorkflowState::Running`].
+        /// [`WorkflowStage::Running`].
         Running = "Running",
-        /// [`WorkflowState::Undoing`].
+        /// [`WorkflowStage::Undoing`].
         Undoing = "Undoing",
-        /// [`WorkflowState::Testing`].
+        /// [`WorkflowStage::Testing`].
         Testing = "Testing",
-        /// [`WorkflowState::Done`].
+        /// [`WorkflowStage::Done`].
         Done = "Done",
     }
 }
@@ -240,73 +249,42 @@ pub enum SessionOutcome {
     Failed(u8),
 }
 
-/// What has to happen in a state. Its completion is the next event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Command {
-    /// Decide whether the step has anything to do.
-    Decide,
-    /// Measure the number.
-    Measure,
-    /// Begin a session, unless a limit is reached.
-    Begin,
-    /// Run this session to its end: begin it if it doesn't exist, and else resume it.
-    Run(SessionId),
-    /// Undo what this session has changed.
-    Undo(SessionId),
-    /// Run the tests.
-    Test,
-    /// Report the end.
-    Finish(End),
-}
-
 /// Returns the state after an event. An event that a state doesn't await changes nothing.
 pub fn step(program: &Program, state: WorkflowState, event: StepEvent) -> WorkflowState {
-    match event {
-        StepEvent::Decided(need) => match state {
-            WorkflowState::Deciding(place) => program.decided(place, need),
-            state => state,
-        },
-        StepEvent::Measured(number) => match state {
-            WorkflowState::Measuring(place) => program.measured(place, number),
-            state => state,
-        },
-        StepEvent::Begun(session) => match state {
-            WorkflowState::Starting(place) => {
-                let iteration = place.iteration + 1;
-                let place =
-                    StepPosition { iteration, session: Some(session), limit: None, ..place };
-                WorkflowState::Running(place, session)
-            }
-            state => state,
-        },
-        StepEvent::Ended(end) => match state {
-            WorkflowState::Running(place, _) => program.ended(place, end),
-            state => state,
-        },
-        StepEvent::Undone => match state {
-            WorkflowState::Undoing(place, _) => {
-                program.continue_step(StepPosition { session: None, ..place })
-            }
-            state => state,
-        },
-        StepEvent::Tested { is_passed } => match state {
-            WorkflowState::Testing(place) => program.tested(place, is_passed),
-            state => state,
-        },
-        StepEvent::Limited(limit) => match state {
-            WorkflowState::Starting(place) => WorkflowState::Done(place, End::LimitReached(limit)),
-            state => state,
-        },
-        StepEvent::Continued { iterations } => {
-            state.with_iterations(iterations).map_done(|place, end| program.again(place, end))
+    let WorkflowState { place, stage } = state;
+    match (event, stage) {
+        (StepEvent::Decided(need), WorkflowStage::Deciding) => program.decided(place, need),
+        (StepEvent::Measured(number), WorkflowStage::Measuring) => program.measured(place, number),
+        (StepEvent::Begun(session), WorkflowStage::Starting) => {
+            let iteration = place.iteration + 1;
+            let place = StepPosition { iteration, session: Some(session), limit: None, ..place };
+            WorkflowStage::Running(session).at(place)
         }
+        (StepEvent::Ended(end), WorkflowStage::Running(_)) => program.ended(place, end),
+        (StepEvent::Undone, WorkflowStage::Undoing(_)) => {
+            program.continue_step(StepPosition { session: None, ..place })
+        }
+        (StepEvent::Tested { is_passed }, WorkflowStage::Testing) => {
+            program.tested(place, is_passed)
+        }
+        (StepEvent::Limited(limit), WorkflowStage::Starting) => {
+            WorkflowStage::Done(End::LimitReached(limit)).at(place)
+        }
+        (StepEvent::Continued { iterations }, _) => {
+            let place = StepPosition { iterations: iterations.or(place.iterations), ..place };
+            match stage {
+                WorkflowStage::Done(end) => program.again(place, end),
+                stage => stage.at(place),
+            }
+        }
+        _ => state,
     }
 }
 
 impl Program {
     /// Returns the state before the first event.
     pub fn start(&self) -> WorkflowState {
-        WorkflowState::Deciding(StepPosition::default())
+        WorkflowStage::Deciding.at(StepPosition::default())
     }
 
     /// Returns the rules of the step at a place.
@@ -324,15 +302,17 @@ impl Program {
         match need {
             StepNeed::Nothing | StepNeed::Items(0) => return self.enter_next_step(place),
             StepNeed::Items(count) if count > self.most_items(&place) => {
-                return WorkflowState::Done(place, End::TooManyItems);
+                return WorkflowStage::Done(End::TooManyItems).at(place);
             }
             StepNeed::Items(count) => place.iterations = Some(count),
             StepNeed::Iterations => {}
         }
         match place.session {
             // A limit that is raised now has ended its session.
-            Some(session) => WorkflowState::Running(StepPosition { limit: None, ..place }, session),
-            None if self.is_unmeasured(&place) => WorkflowState::Measuring(place),
+            Some(session) => {
+                WorkflowStage::Running(session).at(StepPosition { limit: None, ..place })
+            }
+            None if self.is_unmeasured(&place) => WorkflowStage::Measuring.at(place),
             None => self.continue_step(place),
         }
     }
@@ -346,7 +326,7 @@ impl Program {
         let is_each = self.rules(&place).is_some_and(|rules| rules.goal == Goal::EachTested);
         let is_last = place.iteration >= self.max_iterations(&place);
         match (is_each, is_passed) {
-            (true, false) => WorkflowState::Done(place, End::ItemFailed),
+            (true, false) => WorkflowStage::Done(End::ItemFailed).at(place),
             (true, true) if !is_last => self.continue_step(place),
             (_, true) => self.enter_next_step(place),
             (false, false) => self.continue_step(place),
@@ -365,7 +345,7 @@ impl Program {
                 self.continue_step(StepPosition { best: Some(number), ..place })
             }
             (_, None, _, _) | (None, ..) | (.., None) => {
-                WorkflowState::Done(place, End::NotMeasured)
+                WorkflowStage::Done(End::NotMeasured).at(place)
             }
             (Some(direction), Some(best), Some(number), Some(_))
                 if direction.is_better(number, best) =>
@@ -373,7 +353,7 @@ impl Program {
                 // What is kept is complete: a session that a limit has cut off is not resumed.
                 self.kept(StepPosition { best: Some(number), session: None, ..place })
             }
-            (Some(_), Some(_), _, Some(session)) => WorkflowState::Undoing(place, session),
+            (Some(_), Some(_), _, Some(session)) => WorkflowStage::Undoing(session).at(place),
         }
     }
 
@@ -384,7 +364,7 @@ impl Program {
     ) -> WorkflowState {
         let limit = match outcome {
             SessionOutcome::Failed(code) => {
-                return WorkflowState::Done(place, End::SessionFailed(code));
+                return WorkflowStage::Done(End::SessionFailed(code)).at(place);
             }
             SessionOutcome::Limited(limit) => Some(limit),
             SessionOutcome::Answered | SessionOutcome::Partial => None,
@@ -401,9 +381,9 @@ impl Program {
         };
         let place = StepPosition { unchanged, limit, ..place };
         if has_changed && rules.is_some_and(|rules| rules.metric.is_some()) {
-            WorkflowState::Measuring(place)
+            WorkflowStage::Measuring.at(place)
         } else if is_incomplete {
-            WorkflowState::Done(place, End::Incomplete)
+            WorkflowStage::Done(End::Incomplete).at(place)
         } else {
             self.kept(place)
         }
@@ -413,9 +393,9 @@ impl Program {
     fn kept(&self, place: StepPosition) -> WorkflowState {
         let is_last = place.iteration >= self.max_iterations(&place);
         match self.rules(&place).map(|rules| rules.goal) {
-            Some(Goal::Tested) => WorkflowState::Testing(place),
+            Some(Goal::Tested) => WorkflowStage::Testing.at(place),
             // What a limit has cut off is resumed before it is tested.
-            Some(Goal::EachTested) if place.limit.is_none() => WorkflowState::Testing(place),
+            Some(Goal::EachTested) if place.limit.is_none() => WorkflowStage::Testing.at(place),
             Some(Goal::Answered) if is_last && place.limit.is_none() => self.enter_next_step(place),
             Some(Goal::Answered | Goal::EachTested | Goal::Unbounded) | None => {
                 self.continue_step(place)
@@ -427,29 +407,28 @@ impl Program {
     fn continue_step(&self, place: StepPosition) -> WorkflowState {
         let max_unchanged = self.rules(&place).and_then(|rules| rules.max_unchanged);
         if let Some(limit) = place.limit {
-            return WorkflowState::Done(place, End::LimitReached(limit));
+            return WorkflowStage::Done(End::LimitReached(limit)).at(place);
         }
         let place = StepPosition { session: None, ..place };
         if max_unchanged.is_some_and(|most| place.unchanged >= most) {
-            WorkflowState::Done(place, End::NothingChanged)
+            WorkflowStage::Done(End::NothingChanged).at(place)
         } else if place.iteration >= self.max_iterations(&place) {
-            WorkflowState::Done(place, End::IterationsUsed)
+            WorkflowStage::Done(End::IterationsUsed).at(place)
         } else {
-            WorkflowState::Starting(place)
+            WorkflowStage::Starting.at(place)
         }
     }
 
     fn enter_next_step(&self, place: StepPosition) -> WorkflowState {
         match self.steps.len() > place.step + 1 {
-            true => WorkflowState::Deciding(StepPosition {
-                step: place.step + 1,
-                ..StepPosition::default()
-            }),
+            true => WorkflowStage::Deciding
+                .at(StepPosition { step: place.step + 1, ..StepPosition::default() }),
             // The last step may be decided again.
-            false => WorkflowState::Done(
-                StepPosition { session: None, limit: None, ..place },
-                End::Succeeded,
-            ),
+            false => WorkflowStage::Done(End::Succeeded).at(StepPosition {
+                session: None,
+                limit: None,
+                ..place
+            }),
         }
     }
 
@@ -457,16 +436,16 @@ impl Program {
     fn again(&self, place: StepPosition, end: End) -> WorkflowState {
         match (end, place.session) {
             (End::Succeeded, _) => match self.rules(&place) {
-                Some(rules) if rules.is_rechecked => WorkflowState::Deciding(place),
-                Some(_) | None => WorkflowState::Done(place, end),
+                Some(rules) if rules.is_rechecked => WorkflowStage::Deciding.at(place),
+                Some(_) | None => WorkflowStage::Done(end).at(place),
             },
-            (End::SessionFailed(_), Some(session)) => WorkflowState::Running(place, session),
+            (End::SessionFailed(_), Some(session)) => WorkflowStage::Running(session).at(place),
             // The user may have fixed what the tests found.
-            (End::ItemFailed, _) => WorkflowState::Testing(place),
-            (_, Some(_)) => WorkflowState::Deciding(StepPosition { limit: None, ..place }),
+            (End::ItemFailed, _) => WorkflowStage::Testing.at(place),
+            (_, Some(_)) => WorkflowStage::Deciding.at(StepPosition { limit: None, ..place }),
             // The user may have changed files since: the number is measured again, and what was tried in vain may be
             // tried again.
-            (_, None) => WorkflowState::Deciding(StepPosition {
+            (_, None) => WorkflowStage::Deciding.at(StepPosition {
                 limit: None,
                 best: None,
                 unchanged: 0,
@@ -476,68 +455,24 @@ impl Program {
     }
 }
 
-impl WorkflowState {
-    /// Returns what has to happen.
-    pub fn command(&self) -> Command {
-        match self {
-            Self::Deciding(_) => Command::Decide,
-            Self::Measuring(_) => Command::Measure,
-            Self::Starting(_) => Command::Begin,
-            Self::Running(_, session) => Command::Run(*session),
-            Self::Undoing(_, session) => Command::Undo(*session),
-            Self::Testing(_) => Command::Test,
-            Self::Done(_, end) => Command::Finish(*end),
-        }
+impl WorkflowStage {
+    /// Returns the state in which this is under way at a place.
+    pub fn at(self, place: StepPosition) -> WorkflowState {
+        WorkflowState { place, stage: self }
     }
+}
 
+impl WorkflowState {
     /// Returns the kind.
     pub fn kind(&self) -> WorkflowStateKind {
-        match self {
-            Self::Deciding(_) => WorkflowStateKind::Deciding,
-            Self::Measuring(_) => WorkflowStateKind::Measuring,
-            Self::Starting(_) => WorkflowStateKind::Starting,
-            Self::Running(..) => WorkflowStateKind::Running,
-            Self::Undoing(..) => WorkflowStateKind::Undoing,
-            Self::Testing(_) => WorkflowStateKind::Testing,
-            Self::Done(..) => WorkflowStateKind::Done,
-        }
-    }
-
-    /// Returns where the workflow is.
-    pub fn place(&self) -> &StepPosition {
-        match self {
-            Self::Deciding(place)
-            | Self::Measuring(place)
-            | Self::Starting(place)
-            | Self::Running(place, _)
-            | Self::Undoing(place, _)
-            | Self::Testing(place)
-            | Self::Done(place, _) => place,
-        }
-    }
-
-    fn with_iterations(mut self, iterations: Option<u32>) -> Self {
-        match &mut self {
-            Self::Deciding(place)
-            | Self::Measuring(place)
-            | Self::Starting(place)
-            | Self::Running(place, _)
-            | Self::Undoing(place, _)
-            | Self::Testing(place)
-            | Self::Done(place, _) => place.iterations = iterations.or(place.iterations),
-        }
-        self
-    }
-
-    fn map_done(self, continue_with: impl FnOnce(StepPosition, End) -> Self) -> Self {
-        match self {
-            Self::Done(place, end) => continue_with(place, end),
-            Self::Deciding(_)
-            | Self::Measuring(_)
-            | Self::Starting(_)
-            | Self::Running(..)
-            | Self::Undoing(..)
-            | Self::Testing(_) => self,
+        match self.stage {
+            WorkflowStage::Deciding => WorkflowStateKind::Deciding,
+            WorkflowStage::Measuring => WorkflowStateKind::Measuring,
+            WorkflowStage::Starting => WorkflowStateKind::Starting,
+            WorkflowStage::Running(_) => WorkflowStateKind::Running,
+            WorkflowStage::Undoing(_) => WorkflowStateKind::Undoing,
+            WorkflowStage::Testing => WorkflowStateKind::Testing,
+            WorkflowStage::Done(_) => WorkflowStateKind::Done,
         }
     }
 }

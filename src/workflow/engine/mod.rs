@@ -3,18 +3,17 @@
 //! ```text
 //!  command ──▶ Workflow (steps: prompt, checks, metric) ──▶ WorkflowRun ──▶ sessions, checks, undo
 //!                                                              │   ▲
-//!                                              event, detail   ▼   │ WorkflowState::command()
+//!                                              event, detail   ▼   │ WorkflowState::stage
 //!                                       DIR/workflow.jsonl ──▶ machine::step(program, state, event)
 //! ```
 //!
 //! The [machine] knows neither prompts nor files: it decides what comes next. Every event is durable before what follows
 //! from it happens, so that the same command continues where a killed process was: the state is replayed from the
-//! journal, and its command is carried out. A session that was begun is resumed by its own journal.
+//! journal, and its stage says what to do. A session that was begun is resumed by its own journal.
 
 mod chart;
 mod condition;
 mod history;
-mod items;
 mod journal;
 pub mod machine;
 mod parallel_items;
@@ -24,11 +23,10 @@ mod run;
 mod session;
 
 pub use chart::{WORKFLOW_CHART_JSON, WorkflowGuard};
-pub use condition::{ComparisonOperator, Condition};
+pub use condition::{ComparisonOperator, Condition, MAX_ITEMS};
 pub use history::{
     CheckReport, EventDetail, ItemReport, IterationRecord, SessionReport, WorkflowHistory,
 };
-pub use items::MAX_ITEMS;
 pub use journal::{JournalHeader, StoredEvent, WorkflowJournal, WorkflowJournalError};
 pub use pipeline::{Pipeline, PipelineStep};
 pub use run::{

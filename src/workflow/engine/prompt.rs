@@ -15,7 +15,7 @@ pub(super) fn iteration_message(
     history: &WorkflowHistory,
     max_iterations: u32,
 ) -> String {
-    let place = history.state.place();
+    let place = &history.state.place;
     // An item has nothing to do with the ones before it.
     let is_repeated = step.items.is_none();
     let before: Vec<&IterationRecord> = history
@@ -86,7 +86,7 @@ fn metric_section(
          does not improve it is undone.\n",
         metric.command
     );
-    if let Some(best) = history.state.place().best {
+    if let Some(best) = history.state.place.best {
         text.push_str(&format!("\nThe best so far is {}.\n", best.number()));
     }
     for iteration in before {

@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::condition::{Condition, render};
+use super::condition::{Condition, parse_items, render};
 use super::history::{CheckReport, EventDetail, WorkflowHistory};
-use super::items::parse_items;
 use super::journal::{WorkflowJournal, WorkflowJournalError};
-use super::machine::{Command, End, Limit, Measurement, Program, StepEvent, StepNeed};
+use super::machine::{End, Limit, Measurement, Program, StepEvent, StepNeed, WorkflowStage};
 use super::parallel_items::ParallelItems;
 use super::prompt::iteration_message;
 use super::session::SessionRun;
@@ -128,12 +127,10 @@ pub trait WorkflowObserver: Sync {
 /// How a command for a workflow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkflowOutcome {
-    /// The workflow is over.
+    /// The workflow is over, or its time is; then it can be continued.
     Ended(End),
     /// A signal stopped it; it can be continued.
     Interrupted(Signal),
-    /// Its time is over; it can be continued.
-    OutOfTime,
 }
 
 /// Why a workflow could not be carried out. The same command tries again what failed.
@@ -197,18 +194,21 @@ impl WorkflowRun<'_> {
             if let Some(signal) = self.interrupts.signal() {
                 return Ok(WorkflowOutcome::Interrupted(signal));
             }
-            let Some(step) = self.workflow.steps.get(history.state.place().step) else {
+            let Some(step) = self.workflow.steps.get(history.state.place.step) else {
                 return Ok(WorkflowOutcome::Ended(End::Succeeded));
             };
             let active = ActiveStep { run: self, step, program: self.program, history };
-            let (event, detail) = match history.state.command() {
-                Command::Finish(end) => return Ok(WorkflowOutcome::Ended(end)),
-                command => match active.perform(command)? {
+            let (event, detail) = match history.state.stage {
+                WorkflowStage::Done(end) => return Ok(WorkflowOutcome::Ended(end)),
+                stage => match active.perform(stage)? {
                     Some(done) => done,
                     // The time is over during a check. Its result is not known.
                     None => match self.interrupts.signal() {
                         Some(signal) => return Ok(WorkflowOutcome::Interrupted(signal)),
-                        None => return Ok(WorkflowOutcome::OutOfTime),
+                        None => {
+                            let end = End::LimitReached(Limit::Time);
+                            return Ok(WorkflowOutcome::Ended(end));
+                        }
                     },
                 },
             };
@@ -226,7 +226,7 @@ impl WorkflowRun<'_> {
         event: StepEvent,
         detail: &EventDetail,
     ) {
-        let place = history.state.place();
+        let place = &history.state.place;
         match event {
             StepEvent::Decided(StepNeed::Nothing | StepNeed::Items(0)) => {
                 self.observer.on_event(WorkflowEvent::Skipped(step));
@@ -274,25 +274,28 @@ struct ActiveStep<'a> {
 
 impl ActiveStep<'_> {
     /// Carries a command out. `None` if it was interrupted, or the time was over.
-    fn perform(&self, command: Command) -> Result<Option<(StepEvent, EventDetail)>, WorkflowError> {
-        match command {
-            Command::Decide => Ok(self.decide()),
-            Command::Measure => Ok(self.measure()),
-            Command::Begin => {
+    fn perform(
+        &self,
+        stage: WorkflowStage,
+    ) -> Result<Option<(StepEvent, EventDetail)>, WorkflowError> {
+        match stage {
+            WorkflowStage::Deciding => Ok(self.decide()),
+            WorkflowStage::Measuring => Ok(self.measure()),
+            WorkflowStage::Starting => {
                 let limit = self.reached_limit();
                 let event = match limit {
                     Some(limit) => StepEvent::Limited(limit),
                     None => StepEvent::Begun(SessionId::generate()),
                 };
-                let next = self.history.state.place().iteration + 1;
+                let next = self.history.state.place.iteration + 1;
                 let item = self.item(next).filter(|_| limit.is_none());
                 Ok(Some((event, EventDetail { item, ..EventDetail::default() })))
             }
-            Command::Run(session) => match self.step.parallel {
+            WorkflowStage::Running(session) => match self.step.parallel {
                 None => self.run_session(session),
                 Some(jobs) => self.run_items(session, jobs),
             },
-            Command::Undo(session) => {
+            WorkflowStage::Undoing(session) => {
                 let RunSetup { config, env, .. } = &self.setup()?.setup;
                 let done = undo_whole_session(config, env, self.run.store, session)?;
                 if !done.unrestorable.is_empty() {
@@ -301,12 +304,12 @@ impl ActiveStep<'_> {
                 let note = Some(self.describe_undo(session, &done));
                 Ok(Some((StepEvent::Undone, EventDetail { note, ..EventDetail::default() })))
             }
-            Command::Test => Ok(self.run_checks().map(|checks| {
+            WorkflowStage::Testing => Ok(self.run_checks().map(|checks| {
                 let is_passed =
                     checks.iter().all(|check| check.passed) && self.holds(self.step.until.as_ref());
                 (StepEvent::Tested { is_passed }, EventDetail { checks, ..EventDetail::default() })
             })),
-            Command::Finish(_) => Ok(None),
+            WorkflowStage::Done(_) => Ok(None),
         }
     }
 
@@ -378,7 +381,7 @@ impl ActiveStep<'_> {
     }
 
     fn setup(&self) -> Result<&StepSetup, WorkflowError> {
-        self.run.setups.get(self.history.state.place().step).ok_or(WorkflowError::NoEnd)
+        self.run.setups.get(self.history.state.place.step).ok_or(WorkflowError::NoEnd)
     }
 
     fn decide(&self) -> Option<(StepEvent, EventDetail)> {
@@ -434,7 +437,7 @@ impl ActiveStep<'_> {
         limits.max_tokens = self.run.limits.tokens.map(|most| most.saturating_sub(spent.tokens));
         limits.timeout = self.run.time_left().map(TimeSpan::from);
         let setup = StepSetup { setup: setup.with_config(config), options: options.clone() };
-        let place = self.history.state.place();
+        let place = &self.history.state.place;
         let of = self.program.max_iterations(place);
         let item = self.item(place.iteration);
         let task = self.task(item.as_deref());

@@ -60,7 +60,7 @@ pub use parse::{
     Scenario, ScenarioAction, ScenarioClock, ScenarioContent, ScenarioError, ScheduledAction,
     scenario_schema,
 };
-pub use report::{ScenarioResult, format_text, to_json, to_junit};
+pub use report::{ScenarioResult, TestDocument, format_text, to_json, to_junit};
 pub use run::{ScenarioOutcome, find_scenarios, run_all};
 pub use session_scenario::scenario_from_session;
 pub use suite::{ChosenSession, ScenarioSuite, choose_sessions};

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
 use toml::Spanned;
+use toml::de::DeTable;
 
 use super::expectations::{EventPattern, Expectations};
 use crate::llm::PlaybackError;
@@ -75,7 +76,7 @@ pub struct ScenarioContent {
     /// The output limit in tokens.
     #[schemars(with = "Option<Tokens>")]
     max_output: Option<Value>,
-    /// What the model says, call by call.
+    /// The replies of the model, one for each call.
     #[serde(default)]
     #[schemars(with = "Vec<ScriptedTurn>")]
     turn: Vec<Spanned<Value>>,
@@ -172,8 +173,8 @@ pub fn scenario_schema() -> Value {
     generator.into_root_schema_for::<ScenarioContent>().to_value()
 }
 
-/// The header of the expectations.
-const EXPECT_HEADER: &str = "[expect";
+/// The key of the expectations.
+const EXPECT: &str = "expect";
 
 impl Scenario {
     /// Reads a scenario.
@@ -202,14 +203,13 @@ impl Scenario {
             wrong(line, error.message().to_owned())
         })?;
         let script = parse_script(&content, text).map_err(|(line, cause)| wrong(line, cause))?;
-        let (line, head) = split_expectations(text);
-        let behind = text.lines().skip(line).find(|line| {
-            line.starts_with('[') && !line.trim_start_matches('[').starts_with("expect")
-        });
+        let (expect, behind) = find_expectations(text);
         if let Some(behind) = behind {
-            let cause = format!("[expect] has to be the last section, before {behind}");
-            return Err(wrong(line, cause));
+            let section = text[behind..].lines().next().unwrap_or_default();
+            let cause = format!("[expect] has to be the last section, before {section}");
+            return Err(wrong(line_number(text, expect), cause));
         }
+        let head = &text[..expect];
         let text_before_expect = head.to_owned();
         Ok(Self { path: path.to_owned(), content, script, text_before_expect })
     }
@@ -226,16 +226,23 @@ pub(super) fn expectations_toml(expect: &Expectations) -> String {
     toml::to_string_pretty(&BTreeMap::from([("expect", expect)])).unwrap_or_default()
 }
 
-/// Returns the line in which the expectations begin, and what is before them.
-fn split_expectations(text: &str) -> (usize, &str) {
-    let mut at = 0;
-    for (index, line) in text.split_inclusive('\n').enumerate() {
-        if line.starts_with(EXPECT_HEADER) || line.starts_with("[[expect") {
-            return (index + 1, &text[..at]);
+/// Returns where the expectations begin, by default the end, and where another section begins behind that.
+fn find_expectations(text: &str) -> (usize, Option<usize>) {
+    let Ok(table) = DeTable::parse(text) else { return (text.len(), None) };
+    let line_start = |at: usize| text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let (mut begin, mut others) = (text.len(), Vec::new());
+    for (key, value) in table.get_ref() {
+        if key.get_ref().as_ref() == EXPECT {
+            begin = line_start(key.span().start);
+        } else {
+            others.push(key.span().start);
+            // Sections of one key may be apart.
+            let items = value.get_ref().as_array().into_iter().flat_map(|items| items.iter());
+            others.extend(items.map(|item| item.span().start));
         }
-        at += line.len();
     }
-    (text.lines().count(), text)
+    let behind = others.into_iter().filter(|at| *at > begin).min();
+    (begin, behind.map(line_start))
 }
 
 /// Reads the turns by the rules of scripts.
@@ -325,7 +332,17 @@ mod tests {
         let text = format!("prompt = 'x'\n{turn}[[at]]\nevent = 'retry'\n");
         assert!(refused(&text).starts_with("s.toml:4: one of steer"), "{}", refused(&text));
         let text = format!("prompt = 'x'\n[expect]\nexit_code = 0\n{turn}");
-        assert!(refused(&text).starts_with("s.toml:2: [expect] has to be the last"));
+        let expected = "s.toml:2: [expect] has to be the last section, before [[turn]]";
+        assert_eq!(refused(&text), expected);
+    }
+
+    /// The text of a result may look like a section.
+    #[test]
+    fn a_text_that_looks_like_a_section_is_not_one() {
+        let head = "prompt = 'x'\n[[turn]]\ntext = \"\"\"\n[expect]\n[x]\"\"\"\n";
+        let text = format!("{head}\n[expect]\noutput = \"\"\"\n[stderr]\nx\"\"\"\n");
+        let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
+        assert_eq!(scenario.text_before_expect.trim_end(), head.trim_end());
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -11,8 +10,8 @@ use crate::machine::{ConversationEntry, Event};
 use crate::model::{ConversationItem, Fault, MessageOrigin, Reply, ReplyPart, UserMessage};
 use crate::port::{Disconnected, MessageSource, Model, ModelCall, ModelRequest};
 use crate::runner::DriverInput;
+use crate::view::ReportSink;
 use crate::view::public::PublicEvent;
-use crate::view::{OutputError, ReportSink, RunResult};
 
 /// The record of a run.
 pub(super) struct RecordedRun {
@@ -101,14 +100,6 @@ impl ReportSink for EventScript {
             }
         }
         inner.events.push(event);
-        Ok(())
-    }
-
-    fn on_result(&mut self, _: &RunResult) -> Result<(), Disconnected> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>, _: Option<Duration>) -> Result<(), OutputError> {
         Ok(())
     }
 }

@@ -1,13 +1,15 @@
 //! The results of scenarios, for people and for programs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use maud::html;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::run::ScenarioOutcome;
-use crate::workflow::xml_text::xml_text;
+use crate::view::sanitize::xml_text;
 
 /// The result of a scenario.
 #[derive(Clone, Debug)]
@@ -52,23 +54,54 @@ pub fn format_text(tested: &[ScenarioResult]) -> String {
     text + &format!("{} passed, {failed} failed\n", tested.len() - failed)
 }
 
+/// The document of `architect test --json`.
+#[derive(Serialize, JsonSchema)]
+pub struct TestDocument<'a> {
+    /// The version of the document.
+    schema: u32,
+    /// Scenarios that were as expected.
+    passed: usize,
+    /// Scenarios that were not.
+    failed: usize,
+    /// All of them.
+    scenarios: Vec<ScenarioDocument<'a>>,
+}
+
+/// A scenario that was played.
+#[derive(Serialize, JsonSchema)]
+struct ScenarioDocument<'a> {
+    /// Its file.
+    path: &'a Path,
+    /// What it shows.
+    about: Option<&'a str>,
+    /// Whether it was as expected.
+    passed: bool,
+    /// How long it took.
+    duration_ms: u64,
+    /// What was not as expected, or why it could not be played.
+    difference: Option<&'a str>,
+}
+
+impl<'a> ScenarioDocument<'a> {
+    fn new(one: &'a ScenarioResult) -> Self {
+        Self {
+            path: &one.path,
+            about: one.about.as_deref(),
+            passed: one.has_passed(),
+            duration_ms: millis(one.took),
+            difference: one.failure_text(),
+        }
+    }
+}
+
 /// Returns the results as JSON.
 pub fn to_json(tested: &[ScenarioResult]) -> Value {
     let failed = tested.iter().filter(|one| !one.has_passed()).count();
-    let scenario = |one: &ScenarioResult| {
-        json!({
-            "path": one.path,
-            "about": one.about,
-            "passed": one.has_passed(),
-            "duration_ms": millis(one.took),
-            "difference": one.failure_text(),
-        })
-    };
-    json!({
-        "schema": 1,
-        "passed": tested.len() - failed,
-        "failed": failed,
-        "scenarios": tested.iter().map(scenario).collect::<Vec<_>>(),
+    json!(TestDocument {
+        schema: 1,
+        passed: tested.len() - failed,
+        failed,
+        scenarios: tested.iter().map(ScenarioDocument::new).collect(),
     })
 }
 

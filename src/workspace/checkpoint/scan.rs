@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::content_store::{ContentHash, ContentStore};
 use super::error::{CheckpointError, Context};
-use super::tree::{RecordedNodeRef, SkipReason, SkippedEntry, encode};
+use super::tree::{RecordedNode, SkipReason, SkippedEntry, encode};
 use crate::port::CancellationToken;
 use crate::workspace::edit_batch::is_leftover_name;
 use crate::workspace::generated::is_generated_among;
@@ -205,16 +205,16 @@ fn skipped(reason: SkipReason) -> NodeState {
 }
 
 impl EntryState {
-    fn borrow(&self) -> (&OsStr, RecordedNodeRef<'_>) {
+    fn to_recorded(&self) -> (&OsStr, RecordedNode) {
         let node = match &self.node {
             NodeState::File { stat, hash } => {
-                RecordedNodeRef::File { mode: stat.mode, size: stat.size, hash: *hash }
+                RecordedNode::File { mode: stat.mode, size: stat.size, hash: *hash }
             }
-            NodeState::Link { target, .. } => RecordedNodeRef::Link { target },
+            NodeState::Link { target, .. } => RecordedNode::Link { target: target.clone() },
             NodeState::Folder(folder) => {
-                RecordedNodeRef::Folder { mode: folder.mode, tree: folder.tree }
+                RecordedNode::Folder { mode: folder.mode, tree: folder.tree }
             }
-            NodeState::LeftOut(skipped) => RecordedNodeRef::LeftOut(*skipped),
+            NodeState::LeftOut(skipped) => RecordedNode::LeftOut(*skipped),
         };
         (&self.name, node)
     }
@@ -468,7 +468,7 @@ impl Scan<'_> {
             return Ok(FolderState { mode, tree: *tree, totals: *totals, entries });
         }
         let mut bytes = Vec::new();
-        encode(entries.iter().map(EntryState::borrow), &mut bytes);
+        encode(entries.iter().map(EntryState::to_recorded), &mut bytes);
         let tree = ContentHash::of(&bytes);
         self.store.put(tree, &bytes)?;
         let totals =

@@ -3,6 +3,7 @@
 
 #![allow(clippy::cast_possible_truncation)] // of lengths that are short, or checked
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -181,29 +182,29 @@ const LEFT_OUT: u8 = 4;
 
 /// Writes a folder; its entries are sorted by their names.
 pub(super) fn encode<'a>(
-    entries: impl Iterator<Item = (&'a OsStr, RecordedNodeRef<'a>)>,
+    entries: impl Iterator<Item = (&'a OsStr, impl Borrow<RecordedNode>)>,
     out: &mut Vec<u8>,
 ) {
     for (name, node) in entries {
-        match node {
-            RecordedNodeRef::File { mode, size, hash } => {
+        match node.borrow() {
+            RecordedNode::File { mode, size, hash } => {
                 out.push(FILE);
                 out.extend_from_slice(&mode.to_le_bytes());
                 out.extend_from_slice(&size.to_le_bytes());
                 out.extend_from_slice(&hash.0);
             }
-            RecordedNodeRef::Link { target } => {
+            RecordedNode::Link { target } => {
                 out.push(LINK);
                 write_text(out, target.as_bytes());
             }
-            RecordedNodeRef::Folder { mode, tree } => {
+            RecordedNode::Folder { mode, tree } => {
                 out.push(FOLDER);
                 out.extend_from_slice(&mode.to_le_bytes());
                 out.extend_from_slice(&tree.0);
             }
-            RecordedNodeRef::LeftOut(skipped) => {
+            RecordedNode::LeftOut(skipped) => {
                 out.push(LEFT_OUT);
-                write_skipped(out, &skipped);
+                write_skipped(out, skipped);
             }
         }
         write_text(out, name.as_bytes());
@@ -220,31 +221,6 @@ pub(super) fn write_skipped(out: &mut Vec<u8>, skipped: &SkippedEntry) {
     out.push(reason.unwrap_or_default() as u8);
     out.extend_from_slice(&skipped.size.to_le_bytes());
     out.extend_from_slice(&skipped.modified.to_le_bytes());
-}
-
-/// A borrowed [`RecordedNode`].
-#[derive(Clone, Copy, Debug)]
-pub(super) enum RecordedNodeRef<'a> {
-    File { mode: u32, size: u64, hash: ContentHash },
-    Link { target: &'a OsStr },
-    Folder { mode: u32, tree: ContentHash },
-    LeftOut(SkippedEntry),
-}
-
-impl RecordedEntry {
-    fn borrow(&self) -> (&OsStr, RecordedNodeRef<'_>) {
-        let node = match &self.node {
-            RecordedNode::File { mode, size, hash } => {
-                RecordedNodeRef::File { mode: *mode, size: *size, hash: *hash }
-            }
-            RecordedNode::Link { target } => RecordedNodeRef::Link { target },
-            RecordedNode::Folder { mode, tree } => {
-                RecordedNodeRef::Folder { mode: *mode, tree: *tree }
-            }
-            RecordedNode::LeftOut(skipped) => RecordedNodeRef::LeftOut(*skipped),
-        };
-        (&self.name, node)
-    }
 }
 
 /// Reads values from bytes.
@@ -327,7 +303,7 @@ impl ContentStore {
 
     fn put_tree(&self, entries: &[RecordedEntry]) -> Result<ContentHash, CheckpointError> {
         let mut bytes = Vec::new();
-        encode(entries.iter().map(RecordedEntry::borrow), &mut bytes);
+        encode(entries.iter().map(|entry| (&*entry.name, &entry.node)), &mut bytes);
         let hash = ContentHash::of(&bytes);
         self.put(hash, &bytes).map(|()| hash)
     }
@@ -598,7 +574,7 @@ mod tests {
                 node: RecordedNode::Link { target: "x".into() },
             };
             let mut bytes = Vec::new();
-            encode([entry.borrow()].into_iter(), &mut bytes);
+            encode([(&*entry.name, &entry.node)].into_iter(), &mut bytes);
             assert_eq!(decode(&bytes), None, "{name:?}");
         }
     }

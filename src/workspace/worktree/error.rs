@@ -46,13 +46,13 @@ pub enum WorktreeError {
     #[error("the worktree '{0}' is in use by a running session")]
     InUse(String),
     /// Git is needed and not there.
-    #[error("{} is in a git repository, and there is no git", .0.display())]
+    #[error("{} is in a git repository, but git was not found", .0.display())]
     NoGit(PathBuf),
     /// The workspace is in no repository.
     #[error("{} is not in a git repository", .0.display())]
     NoRepository(PathBuf),
     /// The repository has no commit that a branch could begin from.
-    #[error("the repository has no commit yet, so that no branch can begin there")]
+    #[error("the repository has no commit yet, so no branch can start there")]
     NoCommit,
     /// The uncommitted changes can't be carried over.
     #[error("the uncommitted changes can't be carried over: {0}")]

@@ -8,13 +8,13 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::error::WorktreeError;
 use crate::model::FileChange;
+use crate::workspace::file_lock::lock_within;
 
 /// What is stored about a worktree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,9 +91,8 @@ pub(super) struct LockedRecord {
 /// The end of the names of records.
 pub(super) const RECORD_EXTENSION: &str = "json";
 
-/// How often, and at what interval, a locked record is tried again.
-const LOCK_ATTEMPTS: u32 = 20;
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
+/// How long to wait for a locked record.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The largest record that is read: it names the changes of a merge.
 const MAX_RECORD_BYTES: u64 = 1 << 28;
@@ -119,27 +118,23 @@ impl LockedRecord {
 
     /// Locks an existing record; `None` if another process has it.
     pub(super) fn lock(path: &Path) -> Result<Option<Self>, WorktreeError> {
-        let failed = |source| WorktreeError::Io { action: "open", path: path.to_owned(), source };
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) if file.metadata().map_err(failed)?.nlink() == 0 => {
-                Err(failed(io::ErrorKind::NotFound.into()))
-            }
-            Ok(()) => Ok(Some(Self { path: path.to_owned(), file })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(failed(error)),
-        }
+        Self::lock_for(path, Duration::ZERO)
     }
 
     /// Locks an existing record, after a short wait for processes that only look at it.
     pub(super) fn lock_patiently(path: &Path) -> Result<Option<Self>, WorktreeError> {
-        for _ in 0..LOCK_ATTEMPTS {
-            if let Some(locked) = Self::lock(path)? {
-                return Ok(Some(locked));
+        Self::lock_for(path, LOCK_TIMEOUT)
+    }
+
+    fn lock_for(path: &Path, timeout: Duration) -> Result<Option<Self>, WorktreeError> {
+        let lock = || {
+            let file = OpenOptions::new().read(true).write(true).open(path)?;
+            match lock_within(&file, timeout)? {
+                true if file.metadata()?.nlink() == 0 => Err(io::ErrorKind::NotFound.into()),
+                is_locked => Ok(is_locked.then(|| Self { path: path.to_owned(), file })),
             }
-            thread::sleep(LOCK_PAUSE);
-        }
-        Self::lock(path)
+        };
+        lock().map_err(WorktreeError::io("open", path))
     }
 
     /// Returns the file, which is locked as long as any process has it open.

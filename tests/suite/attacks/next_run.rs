@@ -348,6 +348,58 @@ fn a_dotfile_that_is_a_link_into_the_workspace_is_protected_there() {
     assert!(workspace.join("other").exists());
 }
 
+/// A new skill of the user would be followed in every project.
+#[test]
+fn what_this_program_follows_everywhere_is_not_written_where_it_leads_into_the_workspace() {
+    for (link, target, path) in [
+        (".config/architect/skills", "skills", "skills/evil/SKILL.md"),
+        (".config/architect/skills/own", "own", "own/SKILL.md"),
+        (".agents/skills", "shared", "shared/evil/SKILL.md"),
+        (".config/architect/config.toml", "settings.toml", "settings.toml"),
+        (".config/architect/agents", "agents", "agents/evil.md"),
+        ("", "team/a/skills", "team/a/skills/evil/SKILL.md"),
+        ("", "team/a", "team/b/skills/evil/SKILL.md"),
+        ("", "mine/x/skills", "mine/x/skills/evil/SKILL.md"),
+    ] {
+        let home = TestHome::new();
+        let workspace = home.path("w");
+        fs::create_dir_all(home.path(link).parent().unwrap()).unwrap();
+        match target.ends_with(".toml") {
+            true => fs::write(workspace.join(target), "").unwrap(),
+            false => fs::create_dir_all(workspace.join(target)).unwrap(),
+        }
+        if !link.is_empty() {
+            symlink(workspace.join(target), home.path(link)).unwrap();
+        }
+        let folder = Path::new(path).parent().unwrap().display().to_string();
+        let folder = if folder.is_empty() { ".".to_owned() } else { folder };
+        let calls = [
+            file(path),
+            command(&format!("mkdir -p {folder}; echo evil > {path}")),
+            command(&format!("mkdir -p n/{folder}; echo evil > n/{path}; mv -f n/{path} {path}")),
+            command("echo x > other"),
+        ];
+        let folders = "skills.folders=['~/w/team/*/skills', '~/w/mine/x/skills']";
+        let output = home.run(&workspace, &calls, &["--set", folders]);
+        assert!(output.status.success(), "{output:?}");
+        let left = fs::read_to_string(workspace.join(path)).unwrap_or_default();
+        assert!(!left.contains("evil"), "{link}: {path}");
+        assert!(workspace.join("other").exists(), "{path}");
+    }
+}
+
+#[test]
+fn a_workspace_in_the_configuration_of_the_user_is_read_only() {
+    for folder in [".config/architect", ".config/architect/skills", ".agents/skills/a/scripts"] {
+        let home = TestHome::new();
+        fs::create_dir_all(home.path(folder)).unwrap();
+        let calls = [file("x/SKILL.md"), command("echo evil > config.toml; mkdir y; true")];
+        let output = home.run(&home.path(folder), &calls, &[]);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(fs::read_dir(home.path(folder)).unwrap().count(), 0, "{folder}");
+    }
+}
+
 /// The author of the repository chooses its links.
 #[test]
 fn a_new_configuration_is_written_through_no_link() {

@@ -380,7 +380,7 @@ fn denied_calls_are_reported() {
     let model = project.model("m", &script("echo x > b.txt", 10, 0));
     let ran = project.compare_with(&["--model", &model, "--mode", "confirm-all"]);
     assert!(
-        ran.err.contains("2 calls were denied, and no one is asked; --mode yolo"),
+        ran.err.contains("2 calls were denied: a batch can't ask for confirmation; --mode yolo"),
         "{}",
         ran.err
     );
@@ -447,7 +447,7 @@ fn without_a_repository_or_a_commit_nothing_starts() {
     let ran = project.compare_with(&["--model", &model]);
     assert_eq!(ran.code, 3, "{}", ran.out);
     assert!(
-        ran.err.contains("is not in a git repository\n  hint: begin one: git init"),
+        ran.err.contains("is not in a git repository\n  hint: create one: git init"),
         "{}",
         ran.err
     );

@@ -146,7 +146,7 @@ fn arguments_are_edited_in_an_editor_or_one_by_one() {
 
 #[test]
 fn interrupts_and_the_end_of_the_input_abort_the_run() {
-    for key in ["C-c", "C-d"] {
+    for (key, echo) in [("C-c", "^C"), ("C-d", "")] {
         let world = world();
         let Some(terminal) = start(&world, SCRIPT, &[]) else { return };
         terminal.wait_for("run it?");
@@ -155,6 +155,10 @@ fn interrupts_and_the_end_of_the_input_abort_the_run() {
         terminal.press(key);
         let shown = terminal.wait_for("exit 130");
         assert!(shown.contains("architect resume "), "{shown}");
+        // What follows does not stand beside the question.
+        let question = format!("[?]help: {echo}");
+        let ends = |line: &str| line.trim_end().ends_with(question.trim_end());
+        assert!(shown.lines().any(ends), "{shown}");
         assert_eq!(world.read("src/a.txt"), "one\ntwo\nthree\n");
     }
 }

@@ -97,7 +97,7 @@ fn a_task_is_finished_by_another_model_and_resumed_with_it() {
     assert_eq!(called, [&Value::Null, &Value::Null, &json!("openai-chat/second-model")]);
     let guards: Vec<_> = of("state_change").iter().map(|change| change["guard"].as_str()).collect();
     assert!(guards.contains(&Some("mayFallBack")), "{guards:?}");
-    assert!(ran.err.contains("openai-chat/second-model is called from now on"), "{}", ran.err);
+    assert!(ran.err.contains("continuing with openai-chat/second-model"), "{}", ran.err);
     let report = models.world.read("report.md");
     assert!(report.contains("| `openai-chat/second-model` | 1 | \\$0.000240 |"), "{report}");
 
@@ -199,7 +199,7 @@ fn a_wrong_fallback_is_found_before_the_first_request() {
         ran.err
     };
     assert!(error("nonesuch/m").contains("nonesuch"));
-    assert!(error("first").contains("names anthropic/first-model, which is called before"));
+    assert!(error("first").contains("has anthropic/first-model twice"));
     assert!(error("anthropic/claude-haiku-4-5").contains("ANTHROPIC_API_KEY"));
 }
 

@@ -61,7 +61,7 @@ fn a_failed_command_ends_the_run_with_what_to_do() {
     assert_eq!(ran.code, 3, "{}", ran.err);
     let expected = "llm.api_key_command failed (exit status: 7); run it by hand to see why";
     assert!(ran.err.contains(expected), "{}", ran.err);
-    assert!(ran.err.contains("it has to print the key alone, within a minute"), "{}", ran.err);
+    assert!(ran.err.contains("it has to print only the key, within a minute"), "{}", ran.err);
 }
 
 #[test]

@@ -202,3 +202,37 @@ fn a_key_in_a_message_for_a_running_session_is_masked() {
         assert_eq!(files_with(key, world.path("").parent().unwrap()), Vec::<String>::new());
     }
 }
+
+/// The user chooses the names of headers and options, and no name says that its value is a key.
+#[test]
+fn a_key_in_a_header_or_an_option_is_stored_and_shown_nowhere() {
+    let (world, key) = (CliFixture::new(), "a1b2c3d4e5f6g7h8-gateway");
+    world.write("copy", key);
+    let read = json!({"command": "cat copy"}).to_string();
+    let server = Server::new([
+        chat::calls(&[("a", "run_command", &read)]),
+        chat::text("Done."),
+        chat::text("Done."),
+    ]);
+    let (header, option) =
+        (format!("llm.headers.X-Gateway={key}"), format!("llm.options.user={key}"));
+    let sets = ["--set", &*header, "--set", &*option];
+    let args = [&sets[..], &["--record", "rec.jsonl", "--log-file", "log.jsonl", "-vvv"]].concat();
+    let ran = world.run_with_server(&server, &args);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let first = &server.requests()[0];
+    assert_eq!((first.header("x-gateway"), first.json()["user"].as_str()), (Some(key), Some(key)));
+    let shown = world.run(&[&["config", "show"], &sets[..]].concat());
+    assert!(shown.code == 0 && !shown.out.contains(key), "{}", shown.out);
+    let mut resumed = world.command(&["resume", "last", "Again.", "--set", &header]);
+    let resumed = wait_for_exit(resumed.env("OPENAI_API_KEY", KEY).spawn().unwrap());
+    assert_eq!(resumed.code, 0, "{}", resumed.err);
+    assert!(resumed.err.contains("llm.options.user is not stored"), "{}", resumed.err);
+    assert!(!resumed.err.contains("llm.headers.X-Gateway is not stored"), "{}", resumed.err);
+    let last = server.requests().pop().unwrap();
+    assert_eq!((last.header("x-gateway"), last.json().get("user").cloned()), (Some(key), None));
+    assert!(!world.run(&["sessions", "export", "last"]).out.contains(key));
+    let copy = world.path("copy").display().to_string();
+    assert_eq!(files_with(key, world.path("").parent().unwrap()), [copy]);
+    assert!(world.path("rec.jsonl").exists() && world.path("log.jsonl").exists());
+}

@@ -91,6 +91,67 @@ fn the_document_of_a_loop_and_of_a_start_that_failed_satisfy_the_schema() {
     assert_valid(&result, &world.run(&["run", "x", "--json"]).json());
 }
 
+/// Each command that prints JSON has a schema of its name.
+#[test]
+fn the_documents_of_commands_satisfy_their_schemas() {
+    let world = CliFixture::new();
+    world.write(".agents/skills/a/SKILL.md", "---\nname: a\ndescription: x\n---\n");
+    world.write(
+        "trace.json",
+        r#"{"messages": [{"role": "tool", "tool_call_id": "a", "content": "x"}]}"#,
+    );
+    world.write("scenarios/one.toml", "about = 'x'\nprompt = 'x'\n[[turn]]\ntext = 'Done.'\n");
+    for (script, args, code) in RUNS {
+        world.write("schema.json", r#"{"type": "object", "required": ["n"]}"#);
+        assert_eq!(world.run_script(script, args).code, code);
+    }
+    let export = world.run(&["sessions", "export", "last"]).out;
+    let edited = world.run(&["worktrees", "--json"]).json()[0]["session_id"].clone();
+    let edited = edited.as_str().unwrap().to_owned();
+    world.write("export.jsonl", &export);
+    let model = world.script_model("repeat = true\n[[turn]]\ntext = 'Done.'");
+    assert_eq!(world.run(&["run", "x", "--model", &model]).code, 0);
+    let lanes = ["what-if", "last", "--model", &model, "--lanes", "2", "--check", "true", "--json"];
+    let commands: [(&str, &[&str]); 24] = [
+        ("agents", &["agents", "--json"]),
+        ("conform", &["conform", "trace.json", "--from", "openai", "--json"]),
+        ("diff", &["diff", &edited, "--json"]),
+        ("doctor", &["doctor", "--json"]),
+        ("models", &["models", "--json"]),
+        ("replay", &["replay", "last", "--json"]),
+        ("replay", &["replay", "last", "--verify", "--json"]),
+        ("sessions", &["sessions", "--json"]),
+        ("sessions-show", &["sessions", "show", "last", "--json"]),
+        ("sessions-search", &["sessions", "search", "Done", "--json"]),
+        ("sessions-costs", &["sessions", "costs", "--json"]),
+        ("sessions-costs", &["sessions", "costs", "--total", "--json"]),
+        ("skills", &["skills", "--json"]),
+        ("stats", &["stats", "--json"]),
+        ("test", &["test", "scenarios", "--json"]),
+        ("test-from-all", &["test", "--from-all", "--out", "suite", "--json"]),
+        ("trace", &["trace", "last", "--json"]),
+        ("what-if", &["what-if", "last", "--set", "limits.max_steps=0", "--json"]),
+        ("what-if", &lanes),
+        ("worktrees", &["worktrees", "--json"]),
+        ("worktrees-merge", &["worktrees", "merge", "fix", "--json"]),
+        ("worktrees-rm", &["worktrees", "rm", "fix", "--force", "--json"]),
+        ("sessions-rm", &["sessions", "rm", "last", "--json"]),
+        ("cleanup", &["cleanup", "--older-than", "0", "--json"]),
+    ];
+    for (subject, args) in commands {
+        let schema = printed_schema(subject);
+        let ran = world.run(args);
+        let lines = ran.lines();
+        assert!(!lines.is_empty() && ran.code != 3, "{args:?}: {}{}", ran.out, ran.err);
+        lines.iter().for_each(|line| assert_valid(&schema, line));
+        assert!(!schema.is_valid(&json!({"nonsense": 1})), "{subject}");
+    }
+    let imported = CliFixture::new();
+    imported.write("export.jsonl", &export);
+    let document = imported.run(&["sessions", "import", "export.jsonl", "--json"]).json();
+    assert_valid(&printed_schema("sessions-import"), &document);
+}
+
 #[test]
 fn what_is_none_of_this_does_not_satisfy_the_schemas() {
     let [result, event] = ["result", "event"].map(printed_schema);

@@ -120,3 +120,42 @@ fn skills_are_listed_with_what_is_wrong() {
         "{text}"
     );
 }
+
+#[test]
+fn a_rule_names_a_skill() {
+    let world = CliFixture::new();
+    put_home(&world, ".agents/skills/greet/SKILL.md", &skill("greet"));
+    put_home(&world, ".agents/skills/other/SKILL.md", &skill("other"));
+    let script = "[[turn]]\ncalls = [{ name = 'read_skill', arguments = { name = 'greet' } },\n\
+                  { name = 'read_skill', arguments = { name = 'other' } }]\n[[turn]]\ntext = 'Done.'";
+    let ran = world.run_script(script, &["--deny", "read_skill(gr*)", "--json"]);
+    let denied = ran.json()["denied"].clone();
+    assert_eq!(denied.as_array().map(Vec::len), Some(1), "{denied}\n{}", ran.err);
+    assert!(denied[0].to_string().contains("read_skill(gr*)"), "{denied}");
+    let allowed = ["--mode", "confirm-all", "--allow", "read_skill(other)", "--json"];
+    let ran = world.run_script(script, &allowed);
+    assert_eq!(ran.json()["denied"].as_array().map(Vec::len), Some(1), "{}", ran.out);
+    let ran = world.run_script(script, &["--deny", "read_output(x)"]);
+    assert!(ran.code == 3 && ran.err.contains("takes no pattern"), "{}", ran.err);
+}
+
+#[test]
+fn skills_beyond_the_limit_are_listed_and_a_run_says_so() {
+    let world = CliFixture::new();
+    for number in 0..103 {
+        let name = format!("s{number:03}");
+        put_home(&world, &format!(".agents/skills/{name}/SKILL.md"), &skill(&name));
+    }
+    let listed = world.run(&["skills", "--json"]).json();
+    let over: Vec<&str> = listed.as_array().unwrap()[100..]
+        .iter()
+        .map(|skill| skill["status"].as_str().unwrap())
+        .collect();
+    assert_eq!(over, ["over-limit"; 3]);
+    let ran = world.run_script("[[turn]]\ntext = 'Done.'", &[]);
+    assert!(
+        ran.err.contains("only 100 skills of the user count, and 3 are left out"),
+        "{}",
+        ran.err
+    );
+}

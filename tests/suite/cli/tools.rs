@@ -157,7 +157,7 @@ fn a_quality_gate_sends_the_answer_back_until_it_passes() {
 fn a_rule_for_an_unknown_tool_is_an_error() {
     let (world, server) = (CliFixture::new(), Server::repeating([chat::text("Done.")]));
     let ran = world.run_with_server(&server, &["--deny", "run_comand(*)"]);
-    let reported = "there is no tool `run_comand`, did you mean `run_command`?";
+    let reported = "unknown tool `run_comand`, did you mean `run_command`?";
     assert!(ran.code == 3 && ran.err.contains(reported), "{} {}", ran.code, ran.err);
     assert_eq!(world.run_with_server(&server, &["--deny", "mcp_git_*"]).code, 0);
 }

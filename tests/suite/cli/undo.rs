@@ -373,7 +373,7 @@ fn a_fork_begins_with_the_files_of_its_record() {
     assert_eq!(fs::metadata(folder.join("d/x")).unwrap().mode() & 0o777, 0o600);
     assert_eq!(snapshot(&world.path("")), after);
     let plain = world.run(&["fork", &format!("{session}@{seq}"), "--json"]);
-    assert!(plain.err.contains("The files are those of now"), "{}", plain.err);
+    assert!(plain.err.contains("The files are the current ones"), "{}", plain.err);
 }
 
 /// Numbers that look random, the same for the same seed.

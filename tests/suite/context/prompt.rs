@@ -31,7 +31,7 @@ fn prompt(folder: &Path) -> SystemPrompt {
     let patience = Duration::from_secs(20);
     let index = IndexSettings { max_wait: patience, ..IndexSettings::default() };
     let sources = SkillSources { include: vec!["*".to_owned()], ..SkillSources::default() };
-    let skills = sources.find(&root);
+    let skills = sources.read().find(&root);
     build_system_prompt("You are a coding agent.\n", &root, &skills, Some(&index), None)
 }
 

@@ -326,10 +326,7 @@ fn wrong_metadata_gets_no_secret() {
     ] {
         let server = server(behaviour);
         let problem = problem_of(&start(&server));
-        assert!(
-            problem.contains("cannot be signed in to: ") && problem.contains(expected),
-            "{problem}"
-        );
+        assert!(problem.contains("sign-in failed: ") && problem.contains(expected), "{problem}");
         assert_eq!(forms(&server), [""; 0], "{problem}");
     }
 }
@@ -378,7 +375,7 @@ fn an_answer_without_a_token_says_who_can_fix_it() {
     let server = server(Behaviour::default());
     let problem =
         problem_of(&start_at(&server.url("/mcp"), ClientCredentials { secret, ..credentials() }));
-    assert!(problem.ends_with("cannot be signed in to: the vault is closed"), "{problem}");
+    assert!(problem.ends_with("sign-in failed: the vault is closed"), "{problem}");
 }
 
 /// The secret is that of a variable or a command, and neither it nor a token is shown or stored.

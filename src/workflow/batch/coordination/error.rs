@@ -41,7 +41,7 @@ pub enum CoordinationError {
     #[error("{} can't be locked: the file system has no file locks, which keep the processes of a batch apart", .0.display())]
     NoLocks(PathBuf),
     /// The file system keeps locks from other processes or machines.
-    #[error("file locks don't hold in {} for all machines, so that a budget can't be shared there", .0.display())]
+    #[error("file locks in {} are local to each machine, so a budget can't be shared there", .0.display())]
     LocalLocks(PathBuf),
 }
 

@@ -4,8 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{Dev, OFlags, fstat, major, minor};
 use rustix::io::Errno;
@@ -16,12 +15,10 @@ use super::protocol::{CellId, Record, SharedState, SharedTime, apply};
 use crate::journal::{seal, verify_seal};
 use crate::model::TimeSpan;
 use crate::workflow::batch::folder::LOG_FILE;
+use crate::workspace::lock_within;
 
 /// How long to wait for the lock. A process holds it for some milliseconds, unless it is suspended meanwhile.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The longest pause between two attempts to take the lock.
-const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What is mounted where, with the options.
 const MOUNTS: &str = "/proc/self/mountinfo";
@@ -221,19 +218,10 @@ impl SharedLog {
     }
 
     fn lock(&self) -> Result<()> {
-        let (started, mut pause) = (Instant::now(), Duration::from_micros(200));
-        loop {
-            match self.file.try_lock() {
-                Ok(()) => return Ok(()),
-                Err(TryLockError::Error(error)) => return Err(self.lock_error(error)),
-                Err(TryLockError::WouldBlock) if started.elapsed() > LOCK_TIMEOUT => {
-                    return Err(CoordinationError::Locked(self.path.clone()));
-                }
-                Err(TryLockError::WouldBlock) => {
-                    thread::sleep(pause);
-                    pause = (pause * 2).min(LOCK_INTERVAL);
-                }
-            }
+        match lock_within(&self.file, LOCK_TIMEOUT) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(CoordinationError::Locked(self.path.clone())),
+            Err(error) => Err(self.lock_error(error)),
         }
     }
 

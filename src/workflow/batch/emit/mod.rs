@@ -47,7 +47,7 @@ fn batch_comment(name: &str, cells: usize, parts: usize) -> String {
 }
 
 /// Returns a word as bash reads it, in one line.
-fn shell_word(word: &str) -> String {
+pub fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

@@ -35,7 +35,11 @@ fn denied_calls_are_reported_once() {
     let args = ["batch", "tasks.jsonl", "--out", "out", "--model", "scripted/script.toml"];
     let ran = batch.cli.run(&args);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("2 calls were denied, and no one is asked"), "{}", ran.err);
+    assert!(
+        ran.err.contains("2 calls were denied: a batch can't ask for confirmation"),
+        "{}",
+        ran.err
+    );
     let again = batch.cli.run(&args);
     assert!(again.code == 0 && !again.err.contains("denied"), "{}", again.err);
 }
@@ -236,7 +240,7 @@ fn a_lost_result_is_made_again_from_its_session() {
     fs::write(&damaged, "{\"schema\": 1, \"sta").unwrap();
     let ran = batch.run(&[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(ran.err.matches("is lost or damaged; it is made again").count(), 2, "{}", ran.err);
+    assert_eq!(ran.err.matches("is lost or damaged; it is restored").count(), 2, "{}", ran.err);
     assert_eq!(batch.by_id("session_id"), before);
     // The result of another cell does not count.
     fs::copy(&other, &damaged).unwrap();

@@ -81,7 +81,7 @@ fn the_time_of_the_batch_stops_its_tasks_which_can_go_on() {
     let batch = Batch::with_tasks(&["a", "b"], &appending(LONG));
     let ran = batch.run(&["--timeout", "2", "--jobs", "1"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
-    assert!(ran.err.contains("the time of the batch is over"), "{}", ran.err);
+    assert!(ran.err.contains("the time limit of the batch is reached"), "{}", ran.err);
     answer_soon(&batch);
     let ran = batch.run(&[]);
     assert_eq!(ran.code, 0, "{}", ran.err);

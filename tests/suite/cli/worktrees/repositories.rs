@@ -46,7 +46,7 @@ fn without_the_program_a_repository_is_not_copied() {
     let mut command = project.cli.command(&["run", "x", "--model", &script, "--worktree"]);
     let ran = crate::kit::cli::wait_for_exit(command.env("PATH", "/nowhere").spawn().unwrap());
     assert_eq!(ran.code, 3, "{}", ran.err);
-    assert!(ran.err.contains("is in a git repository, and there is no git"), "{}", ran.err);
+    assert!(ran.err.contains("is in a git repository, but git was not found"), "{}", ran.err);
 }
 
 #[test]
