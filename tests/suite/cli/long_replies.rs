@@ -55,13 +55,57 @@ fn reply(api: &str, size: usize) -> ScriptedReply {
     )
 }
 
+/// The response of the Responses API with this text.
+fn response(text: &str) -> Value {
+    json!({"id": "r", "status": "completed", "model": "m", "usage": {"input_tokens": 1, "output_tokens": 1},
+        "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}]})
+}
+
+/// Returns a reply of one document with text of so many bytes, which has line breaks.
+fn document(api: &str, size: usize) -> ScriptedReply {
+    let text = lines(size);
+    let body = match api {
+        "openai-chat" => {
+            json!({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]})
+        }
+        "anthropic" => {
+            json!({"type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
+            "content": [{"type": "text", "text": text}], "usage": {"input_tokens": 1, "output_tokens": 1}})
+        }
+        "openai" => response(&text),
+        _ => json!({"candidates": [{"content": {"role": "model", "parts": [{ "text": text }]},
+            "finishReason": "STOP"}]}),
+    };
+    ScriptedReply::with_length(200, &body.to_string())
+}
+
+/// Returns a stream whose last events each have the whole text.
+fn repeating_stream(size: usize) -> ScriptedReply {
+    let response = response(&lines(size));
+    let item = &response["output"][0];
+    ScriptedReply::stream([
+        chat::event(
+            &json!({"type": "response.output_item.added", "output_index": 0, "item": item}),
+        ),
+        chat::event(&json!({"type": "response.output_item.done", "output_index": 0, "item": item})),
+        chat::event(&json!({"type": "response.completed", "response": response})),
+    ])
+}
+
+fn lines(size: usize) -> String {
+    let mut text = "some words of a line\n".repeat(size.div_ceil(21));
+    text.truncate(size - 1);
+    text + "."
+}
+
 /// Returns the most memory of a run with a reply of so many bytes.
-fn peak(api: &str, size: usize) -> u64 {
-    let server = Server::new([reply(api, size)]);
+fn peak(api: &str, size: usize, reply: ScriptedReply, options: &[&str]) -> u64 {
+    let server = Server::new([reply]);
     let base = if api == "gemini" { server.url("") } else { server.url("/v1") };
     let model = format!("{api}/m");
     let world = CliFixture::new();
     let mut command = world.command(&["run", "Do it.", "--model", &model, "--api-base", &base]);
+    command.args(options);
     for key in ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"] {
         command.env(key, "sk-test-canary");
     }
@@ -74,11 +118,26 @@ fn peak(api: &str, size: usize) -> u64 {
     most
 }
 
+/// Checks that a reply takes at most three times its size.
+fn check(api: &str, size: usize, options: &[&str], reply: impl Fn(usize) -> ScriptedReply) {
+    let (base, most) = (peak(api, 1, reply(1), options), peak(api, size, reply(size), options));
+    let taken = most.saturating_sub(base);
+    assert!(
+        taken < 3 * size as u64,
+        "{api} {options:?}: {} kB over {} kB",
+        taken >> 10,
+        base >> 10
+    );
+}
+
 #[test]
 fn a_long_reply_takes_at_most_three_times_its_size() {
     for api in ["openai-chat", "anthropic", "gemini"] {
-        let (base, most) = (peak(api, 1), peak(api, SIZE));
-        let taken = most.saturating_sub(base);
-        assert!(taken < 3 * SIZE as u64, "{api}: {} kB over {} kB", taken >> 10, base >> 10);
+        check(api, SIZE, &[], |size| reply(api, size));
     }
+    for api in ["openai-chat", "anthropic", "gemini", "openai"] {
+        check(api, SIZE, &["--no-stream"], |size| document(api, size));
+    }
+    // No event is longer than 8 MiB.
+    check("openai", 7 << 20, &[], repeating_stream);
 }

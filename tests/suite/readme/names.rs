@@ -18,9 +18,7 @@ const OF_OTHERS: &[&str] = &[
     "--max-budget-usd",
     "--max-turns",
     "--steps",
-    "--tool",
-    "--arguments",
-    "--child",
+    "--only",
 ];
 
 /// Returns the options of all commands, from their man pages.
