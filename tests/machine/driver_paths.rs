@@ -93,7 +93,10 @@ fn translate(event: &Event, from: &State, to: &State) -> Option<Event> {
     let mut event = event.clone();
     match &mut event {
         Event::Tick { now } => *now = to.run().now.after(now.since(from.run().now)),
-        Event::Interrupt { .. } | Event::StoreFailed { .. } | Event::InternalError { .. } => {}
+        Event::Interrupt { .. }
+        | Event::StoreFailed { .. }
+        | Event::InternalError { .. }
+        | Event::CommandEnded { .. } => {}
         Event::Prepared { id, .. }
         | Event::Replied { id, .. }
         | Event::CallFailed { id, .. }
@@ -287,6 +290,7 @@ impl Executor for ScriptedExecutor {
             }
             Event::Interrupt { .. }
             | Event::InternalError { .. }
+            | Event::CommandEnded { .. }
             | Event::UsageReported { .. }
             | Event::CommandEnded { .. }
             | Event::Prepared { .. } => Some(DriverInput::Event(event)),
