@@ -93,10 +93,7 @@ fn translate(event: &Event, from: &State, to: &State) -> Option<Event> {
     let mut event = event.clone();
     match &mut event {
         Event::Tick { now } => *now = to.run().now.after(now.since(from.run().now)),
-        Event::Interrupt { .. }
-        | Event::StoreFailed { .. }
-        | Event::InternalError { .. }
-        | Event::CommandEnded { .. } => {}
+        Event::Interrupt { .. } | Event::StoreFailed { .. } | Event::InternalError { .. } => {}
         Event::Prepared { id, .. }
         | Event::Replied { id, .. }
         | Event::CallFailed { id, .. }
@@ -290,7 +287,6 @@ impl Executor for ScriptedExecutor {
             }
             Event::Interrupt { .. }
             | Event::InternalError { .. }
-            | Event::CommandEnded { .. }
             | Event::UsageReported { .. }
             | Event::CommandEnded { .. }
             | Event::Prepared { .. } => Some(DriverInput::Event(event)),

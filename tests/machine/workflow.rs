@@ -209,10 +209,9 @@ fn violations(program: &Program, step: StepFunction) -> BTreeSet<&'static str> {
         }
         if let WorkflowActivity::Undoing(id) = next.activity
             && !matches!(state.activity, WorkflowActivity::Undoing(_))
+            && (next.place.session != Some(id) || before.session.is_none())
         {
-            if next.place.session != Some(id) || before.session.is_none() {
-                found.insert("only the session of the iteration is undone");
-            }
+            found.insert("only the session of the iteration is undone");
         }
         if matches!(state.activity, WorkflowActivity::Done(_))
             && event.kind() != StepEventKind::Continued
