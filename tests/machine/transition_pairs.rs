@@ -175,12 +175,12 @@ fn why_impossible(first: &ChartTransition, second: &ChartTransition) -> Option<&
         Some("another compaction needs an accepted reply in between")
     } else if guard(first, &["hasCalls"]) && ["SETTLED", "CHARGED"].contains(&&*second.event) {
         Some("no call runs yet")
-    } else if (guard(first, &["cleared"]) || first.event == "CHARGED")
+    } else if (guard(first, &["callApproved"]) || first.event == "CHARGED")
         && second.event == "VETTED"
-        && guard(second, &["lastCall", "lastHopeless"])
+        && guard(second, &["lastCall", "lastCallTooManyInvalid"])
     {
         Some("another call is running")
-    } else if guard(first, &["toolLimitDue"]) && guard(second, &["lastHopeless"]) {
+    } else if guard(first, &["toolTimeoutDue"]) && guard(second, &["lastCallTooManyInvalid"]) {
         Some("a call that timed out isn't an invalid one")
     } else {
         None

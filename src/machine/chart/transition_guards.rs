@@ -26,15 +26,15 @@ word_enum! {
         /// The time for the run, or for one model call, is over.
         TimeIsUp = "timeIsUp",
         /// The time for the closing call is over.
-        ClosingTimeoutDue = "closeLimitDue",
+        ClosingTimeoutDue = "closingTimeoutDue",
         /// An effect of this program itself timed out.
-        EffectTimeoutDue = "watchLimitDue",
+        EffectTimeoutDue = "effectTimeoutDue",
         /// An attempt timed out, and another one may follow.
-        TimeoutMayRetry = "attemptMayRepeat",
+        TimeoutMayRetry = "timeoutMayRetry",
         /// An attempt timed out, and another model may answer.
-        TimeoutMayFallBack = "attemptMayFallBack",
+        TimeoutMayFallBack = "timeoutMayFallBack",
         /// An attempt timed out.
-        AttemptTimeoutDue = "attemptLimitDue",
+        AttemptTimeoutDue = "attemptTimeoutDue",
         /// The wait before a retry is over, and the budget covers the retry.
         RetryAffordable = "retryAffordable",
         /// The wait before a retry is over.
@@ -42,17 +42,17 @@ word_enum! {
         /// All tools that are still pending timed out.
         LastToolsOverdue = "lastToolsOverdue",
         /// A tool timed out.
-        ToolTimeoutDue = "toolLimitDue",
+        ToolTimeoutDue = "toolTimeoutDue",
         /// A limit closes the run.
-        LimitReached = "safetyNetHolds",
+        LimitReached = "limitReached",
         /// The context is over its threshold, and a summary is worthwhile, allowed and affordable.
         ContextOverThreshold = "contextOverThreshold",
         /// The context is too full, and older exchanges can be replaced.
         ContextTooFull = "contextTooFull",
         /// The reply has only invalid tool calls, for too many times in a row.
-        TooManyInvalidReplies = "callsHopeless",
+        TooManyInvalidReplies = "tooManyInvalidReplies",
         /// The reply has only invalid tool calls.
-        NoCallCanRun = "callsUnrunnable",
+        NoCallCanRun = "noCallCanRun",
         /// The reply has tool calls.
         HasCalls = "hasCalls",
         /// The reply is a final answer that has to wait for a command, and the model may be asked again.
@@ -62,29 +62,29 @@ word_enum! {
         /// The reply is a part of an answer, empty or paused, and the model may be asked again.
         AskedAgain = "askedAgain",
         /// The reply has an unexpected finish reason, and another attempt may follow.
-        UnrecognizedMayRetry = "garbledMayRepeat",
+        UnrecognizedMayRetry = "unrecognizedMayRetry",
         /// The context doesn't fit, and the model can summarize it.
-        OverflowSummarized = "overflowSummed",
+        OverflowSummarized = "overflowSummarized",
         /// The context doesn't fit, and can be trimmed without the model.
         OverflowTrimmed = "overflowTrimmed",
         /// The context doesn't fit.
-        ContextOverflow = "overflows",
+        ContextOverflow = "contextOverflow",
         /// The call failed, and another attempt may follow.
-        MayRetry = "mayRepeat",
+        MayRetry = "mayRetry",
         /// The call failed because the model is out of reach, and another model may answer.
         MayFallBack = "mayFallBack",
         /// The user aborts the run.
-        UserAborts = "aborts",
+        UserAborts = "userAborts",
         /// The call may run.
-        CallApproved = "cleared",
+        CallApproved = "callApproved",
         /// The last call is complete; all were invalid, for too many times in a row.
-        LastCallTooManyInvalid = "lastHopeless",
+        LastCallTooManyInvalid = "lastCallTooManyInvalid",
         /// The last call is complete.
         LastCall = "lastCall",
         /// The final answer is sent back, or a follow-up message is queued.
-        CheckAsksAgain = "checkGoesOn",
+        CheckAsksAgain = "checkAsksAgain",
         /// The limits cover the closing call.
-        FinalSummaryPossible = "lastWordPossible",
+        FinalSummaryPossible = "finalSummaryPossible",
     }
 }
 

@@ -40,7 +40,7 @@ fn a_run_is_streamed_event_by_event_and_ends_with_its_result() {
     {"type":"text_delta","seq":5,"ts":"2026-01-02T03:04:05.100000Z","session_id":"s-1","call":2,"purpose":"agent","text":"Half"}
     {"type":"api_call_end","seq":6,"ts":"2026-01-02T03:04:05.100000Z","session_id":"s-1","call":2,"purpose":"agent","attempt":1,"outcome":"failed","fault":"truncated","message":"the stream ended early","duration_ms":100.0,"first_byte_ms":100.0,"usage":{"input_tokens":0,"output_tokens":0,"cached_input_tokens":0,"cache_write_tokens":0,"reasoning_tokens":0},"cost_usd":0.0}
     {"type":"retry","seq":7,"ts":"2026-01-02T03:04:05.100000Z","session_id":"s-1","cause":"fault","fault":"truncated","attempt":2,"wait_ms":737.518}
-    {"type":"state_change","seq":8,"ts":"2026-01-02T03:04:05.100000Z","session_id":"s-1","from":"Calling.Sending","to":"Calling.Waiting","event":"FAILED","guard":"mayRepeat","duration_ms":100.0}
+    {"type":"state_change","seq":8,"ts":"2026-01-02T03:04:05.100000Z","session_id":"s-1","from":"Calling.Sending","to":"Calling.Waiting","event":"FAILED","guard":"mayRetry","duration_ms":100.0}
     {"type":"state_change","seq":9,"ts":"2026-01-02T03:04:05.837518Z","session_id":"s-1","from":"Calling.Waiting","to":"Calling.Sending","event":"TICK","guard":"retryAffordable","duration_ms":737.518}
     {"type":"api_call_start","seq":10,"ts":"2026-01-02T03:04:05.837518Z","session_id":"s-1","call":3,"purpose":"agent","attempt":2,"step":1,"messages":2,"context_tokens":22,"max_output_tokens":null}
     {"type":"text_delta","seq":11,"ts":"2026-01-02T03:04:06.637518Z","session_id":"s-1","call":3,"purpose":"agent","text":"I look."}
