@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::error::AppError;
 use super::process_env::ProcessEnv;
+use super::secrets::collect_secrets;
 use crate::config::{
     Config, ConfigName, EvaluationMode, LlmConfig, ModelConfig, ModelLimits, ModelName, Settings,
     UnknownPricePolicy, model_rules,
@@ -582,7 +583,7 @@ impl ResolvedModel {
         };
         let settings = ModelConnectionSettings {
             cache_key: Some(session.to_owned()),
-            recorder: recorder.cloned(),
+            recorder: recorder.map(|file| file.masking(collect_secrets(config, world))),
             position,
             ..self.connection_settings(config)
         };

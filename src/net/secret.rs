@@ -87,6 +87,11 @@ impl Secrets {
         )
     }
 
+    /// Returns these secrets and others.
+    pub(crate) fn join(&self, others: &Self) -> Self {
+        Self::sorted(self.0.iter().chain(&*others.0).cloned().collect())
+    }
+
     /// Adds a key to those that are masked by all values of this type, also by those that exist.
     pub(crate) fn mask_everywhere(key: &Secret) {
         let texts = Self::from_keys([key.clone()]);
@@ -108,6 +113,10 @@ impl Secrets {
             all.extend([escape(&once), escape(&with_slashes), once, with_slashes].map(Arc::from));
             all.push(text);
         }
+        Self::sorted(all)
+    }
+
+    fn sorted(mut all: Vec<Arc<str>>) -> Self {
         // One may be a prefix of another.
         all.sort_by(|one, other| (other.len(), other).cmp(&(one.len(), one)));
         all.dedup();
