@@ -48,7 +48,7 @@ pub struct RunContext {
     /// The commands that run in the background; those of a run that is over were stopped by its end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<StartedCommand>,
-    /// The commands that ended with an earlier process. The model is told before its next call.
+    /// The commands that ended with an earlier process. The next model call reports them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_commands: Vec<StartedCommand>,
     /// When the current call failed first, if that limits its retries.

@@ -36,8 +36,8 @@ pub enum EffectMessage {
     Abort,
 }
 
-/// A command that a call may leave running. It counts as running until the last reference is dropped, which the run is then
-/// told.
+/// A command that a call may leave running. It counts as running until the last reference is dropped, which is reported
+/// to the run.
 pub struct CommandLife {
     /// Stops the command.
     pub cancel: CancellationToken,

@@ -317,7 +317,7 @@ impl Drop for EndGuard<'_> {
             text: "its thread broke down".to_owned(),
         });
         self.command.close_input();
-        // The run is told first, so that no call sees the end of a command that the run still waits for.
+        // Reported first, so that no call sees the end of a command that the run still waits for.
         self.life = None;
         let mut state = self.command.state();
         state.log.finish();

@@ -153,7 +153,7 @@ mod tests {
 
     /// However the process ended, and once only.
     #[test]
-    fn a_resumed_run_tells_the_model_what_is_gone() {
+    fn a_resumed_run_reports_lost_commands_to_the_model() {
         let (running, _) = started(Some(false));
         let interrupt = Event::Interrupt { signal: Signal::Hangup };
         for machine in [handle(running.clone(), interrupt).0, running] {
@@ -163,12 +163,12 @@ mod tests {
                 machine.resume(RunTime::START, resumption).0
             };
             let resumed = resume(machine);
-            let told = |machine: &Machine| {
+            let reports = |machine: &Machine| {
                 let texts = messages(machine);
                 texts.iter().filter(|text| text.contains("no longer runs: `serve`")).count()
             };
-            assert_eq!((told(&resumed), resumed.state.run().commands.len()), (1, 0));
-            assert_eq!(told(&resume(resumed)), 1);
+            assert_eq!((reports(&resumed), resumed.state.run().commands.len()), (1, 0));
+            assert_eq!(reports(&resume(resumed)), 1);
         }
     }
 

@@ -222,7 +222,7 @@ fn nothing_survives_the_end_of_the_run() {
     }
 }
 
-/// Starts a command as an effect of a run. Returns the token that stops it, and what the run is told.
+/// Starts a command as an effect of a run. Returns the token that stops it, and the messages to the run.
 fn start_in_run(world: &ToolFixture, more: &Value) -> (CancellationToken, Receiver<EffectMessage>) {
     let mut arguments = json!({"command": "read x; echo $x", "background": true, "needed": true});
     arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -231,8 +231,8 @@ fn start_in_run(world: &ToolFixture, more: &Value) -> (CancellationToken, Receiv
     assert_eq!(call.intent, CallIntent::Background { command, needed: Some(true) });
     let (send, received) = channel();
     let cancel = CancellationToken::new();
-    let tell = move |message| drop(send.send(message));
-    let scope = scope().with_messages(tell).with_command(EffectId(7), cancel.clone());
+    let report = move |message| drop(send.send(message));
+    let scope = scope().with_messages(report).with_command(EffectId(7), cancel.clone());
     (call.job)(&scope);
     (cancel, received)
 }
@@ -241,30 +241,30 @@ const ENDED: EffectMessage = EffectMessage::CommandEnded(EffectId(7));
 
 /// The run knows of the end before a call can.
 #[test]
-fn a_run_is_told_when_a_command_ends() {
+fn the_end_of_a_command_is_reported_to_the_run() {
     let world = ToolFixture::new();
-    let (_, told) = start_in_run(&world, &json!({}));
-    assert!(told.try_recv().is_err());
+    let (_, messages) = start_in_run(&world, &json!({}));
+    assert!(messages.try_recv().is_err());
     input(&world, "go");
     output(&world, &json!({"wait": 10, "until_end": true}));
-    assert_eq!(told.try_recv(), Ok(ENDED));
+    assert_eq!(messages.try_recv(), Ok(ENDED));
 }
 
 #[test]
 fn a_run_stops_its_commands() {
     let world = ToolFixture::new();
-    let (cancel, told) = start_in_run(&world, &json!({}));
+    let (cancel, messages) = start_in_run(&world, &json!({}));
     cancel.cancel();
-    assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(ENDED));
+    assert_eq!(messages.recv_timeout(Duration::from_secs(10)), Ok(ENDED));
     let text = output(&world, &json!({"wait": 10, "until_end": true}));
     assert!(text.contains("it has ended: interrupted"), "{text}");
 }
 
 #[test]
-fn a_run_is_told_of_a_command_that_does_not_start() {
+fn a_command_that_does_not_start_is_reported_as_ended() {
     let world = ToolFixture::new();
-    let (_, told) = start_in_run(&world, &json!({"cwd": "missing"}));
-    assert_eq!(told.try_recv(), Ok(ENDED));
+    let (_, messages) = start_in_run(&world, &json!({"cwd": "missing"}));
+    assert_eq!(messages.try_recv(), Ok(ENDED));
 }
 
 #[test]
