@@ -12,7 +12,7 @@ use crate::config::QualityGate;
 use crate::exec::CommandSpec;
 use crate::machine::CheckResult;
 use crate::port::{AnswerChecks, EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun};
-use crate::tools::SchemaValidator;
+use crate::tools::{SchemaValidator, ToolRegistry};
 
 /// Several checks; the first one that an answer does not pass decides.
 pub(super) struct CheckSequence(pub(super) Vec<Arc<dyn AnswerChecks>>);
@@ -63,6 +63,24 @@ impl AnswerChecks for SchemaCheck {
             wrong.join("\n- ")
         );
         CheckResult::SchemaViolation { message: message.into() }
+    }
+}
+
+/// Sends an answer back while something runs that calls have started and declared as needed.
+pub(super) struct UnfinishedCalls(pub(super) Arc<ToolRegistry>);
+
+impl AnswerChecks for UnfinishedCalls {
+    fn check(&self, _: &str, _: &EffectContext) -> CheckResult {
+        let running = self.0.unfinished();
+        if running.is_empty() {
+            return CheckResult::Passed;
+        }
+        let message = format!(
+            "[SYSTEM] What was started as needed still runs: {}. Wait for its end with command_output, or stop it with \
+             stop_command. Then answer again.",
+            running.join(", ")
+        );
+        CheckResult::SentBack { message: message.into() }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::answer_checks::{CheckSequence, QualityGates, SchemaCheck};
+use super::answer_checks::{CheckSequence, QualityGates, SchemaCheck, UnfinishedCalls};
 use super::checkpoints::SessionCheckpoints;
 use super::configured_servers::{self, ToolDeferral};
 use super::configured_tools;
@@ -239,7 +239,7 @@ impl RunSetup {
 
         let own = Ports {
             tools: Arc::<ToolRegistry>::clone(&registry),
-            checks: self.answer_checks(),
+            checks: self.answer_checks(&registry),
             observer: Box::new(reporter.observe_run(info)),
             ..Ports::new(model)
         };
@@ -385,8 +385,9 @@ impl RunSetup {
     }
 
     /// What costs nothing is first. Then the commands.
-    fn answer_checks(&self) -> Arc<dyn AnswerChecks> {
-        let mut checks: Vec<Arc<dyn AnswerChecks>> = Vec::new();
+    fn answer_checks(&self, tools: &Arc<ToolRegistry>) -> Arc<dyn AnswerChecks> {
+        let mut checks: Vec<Arc<dyn AnswerChecks>> =
+            vec![Arc::new(UnfinishedCalls(Arc::clone(tools)))];
         if let Some(Ok(schema)) = self.schema.as_deref().map(SchemaCheck::new) {
             checks.push(Arc::new(schema));
         }

@@ -62,6 +62,8 @@ pub struct SessionHistory {
     pub(super) intents: HashMap<CallId, CallIntent>,
     /// Those of them that change nothing.
     pub(super) reading: HashSet<CallId>,
+    /// The commands that calls have started in the background since the session was resumed.
+    pub(super) background_commands: Vec<(CallId, Arc<str>)>,
     /// The worktrees of sub-agents whose calls have results.
     pub(super) finished_worktrees: Vec<Arc<str>>,
     /// The files that calls replaced since the session was resumed, with their digests.
@@ -196,6 +198,7 @@ impl SessionHistory {
             delivered_messages: BTreeSet::new(),
             intents: HashMap::new(),
             reading: HashSet::new(),
+            background_commands: Vec::new(),
             finished_worktrees: Vec::new(),
             replaced_files: BTreeMap::new(),
             edits: Vec::new(),
@@ -336,6 +339,10 @@ impl SessionHistory {
                             completed: None,
                         });
                     }
+                    if let CallIntent::Background { command } = intent {
+                        let started = (call.call.id.clone(), Arc::clone(command));
+                        self.background_commands.push(started);
+                    }
                     self.intents.insert(call.call.id.clone(), intent.clone());
                     if authorization.is_read_only() {
                         self.reading.insert(call.call.id.clone());
@@ -372,6 +379,7 @@ impl SessionHistory {
     /// The session is resumed. From now on only its own changes are remembered: the model knows of earlier ones.
     fn remember_recovered(&mut self, resumption: &Resumption) {
         self.replaced_files.clear();
+        self.background_commands.clear();
         let mut intents = std::mem::take(&mut self.intents);
         for found in resumption.recovered.iter().filter(|found| found.result.is_ok()) {
             if let Some(intent) = intents.get(&found.call) {

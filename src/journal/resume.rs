@@ -177,12 +177,15 @@ impl OpenedSession {
             });
         let notice =
             (!is_decided && !changes.is_empty()).then(|| describe_changes(&changes).into());
-        let notice =
-            notice.map(|text: Arc<str>| QueuedMessage::new(MessageKind::SystemNotice, text));
+        let ended = &history.background_commands;
+        let ended = (!is_decided && !ended.is_empty()).then(|| describe_ended(ended).into());
+        let [notice, ended] = [notice, ended].map(|text| {
+            text.map(|text: Arc<str>| QueuedMessage::new(MessageKind::SystemNotice, text))
+        });
         let prompt = prompt.map(|text| QueuedMessage { kind: MessageKind::Task, text, images });
         // Before the decision, since the process may end after it; a repetition uses the same names.
         let last = history.header.created.plus(history.at);
-        for (rank, message) in (0..).zip([notice, prompt]) {
+        for (rank, message) in (0..).zip([notice, ended, prompt]) {
             if let Some(message) = message {
                 journal.queue().add_as(MessageId::derive(last, rank, &message.text), &message)?;
             }
@@ -218,6 +221,25 @@ fn describe_changes(changes: &[WorkspaceChange]) -> String {
         "[SYSTEM] This session continues after a pause, and the workspace has changed. {} Check the files that you \
          rely on before you change them.",
         descriptions.join(" ")
+    )
+}
+
+/// The most commands that a message names.
+const MAX_NAMED_COMMANDS: usize = 10;
+
+/// Returns the message to the model about commands of the background that ended with the earlier process.
+fn describe_ended(commands: &[(CallId, Arc<str>)]) -> String {
+    let newest = &commands[commands.len().saturating_sub(MAX_NAMED_COMMANDS)..];
+    let names = newest.iter().map(|(call, command)| {
+        let first = command.trim().lines().next().unwrap_or_default();
+        let short: String = first.chars().take(100).collect();
+        let more = if short.len() < command.trim().len() { "…" } else { "" };
+        format!("`{short}{more}` (call_id \"{call}\")")
+    });
+    format!(
+        "[SYSTEM] This session continues after a pause. What it had started in the background no longer runs: {}. Start \
+         again what you need.",
+        names.collect::<Vec<_>>().join(", ")
     )
 }
 

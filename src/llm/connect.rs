@@ -402,7 +402,7 @@ fn build_target(
         masker = signer.secrets();
     }
     let transport = match &settings.recorder {
-        Some(recorder) => recorder.wrap_transport(transport, &id, masker.clone()),
+        Some(recorder) => recorder.wrap_transport(transport, &id, &masker),
         None => transport,
     };
     Ok(RequestTarget {

@@ -115,4 +115,3 @@ pub use states::preparing::Preparing;
 pub use step::{deadline, start, step};
 pub use stop_reason::{CloseReason, LlmFailure, RunStatus, StopReason};
 pub use tool_calls::loop_detection::TurnRepetition;
-pub use tool_calls::started_command::StartedCommand;

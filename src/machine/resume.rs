@@ -69,7 +69,6 @@ pub fn resume(mut state: State, now: RunTime, resumption: Resumption) -> Step {
             run.change_model(model);
         }
         run.model = model;
-        run.lose_commands();
         run.now = run.now.max(now);
         run.started_at = run.now;
         run

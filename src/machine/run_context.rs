@@ -9,7 +9,6 @@ use crate::machine::effect::{CallPurpose, MachineNote};
 use crate::machine::output::StepBuilder;
 use crate::machine::stop_reason::StopReason;
 use crate::machine::tool_calls::loop_detection::TurnRepetition;
-use crate::machine::tool_calls::started_command::StartedCommand;
 use crate::model::{EffectId, MicroUsd, Price, RunRules, RunTime, TimeSpan, Tokens, Usage};
 
 /// The extended state of a run. All of it is meaningful in every state.
@@ -45,12 +44,6 @@ pub struct RunContext {
     pub repetition: TurnRepetition,
     /// The parts of an answer that the output limit split into several replies.
     pub partial_answer: Option<Arc<str>>,
-    /// The commands that run in the background; those of a run that is over were stopped by its end.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub commands: Vec<StartedCommand>,
-    /// The commands that ended with an earlier process. The next model call reports them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lost_commands: Vec<StartedCommand>,
     /// When the current call failed first, if that limits its retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<RunTime>,

@@ -113,14 +113,6 @@ impl State {
     /// Returns the pending effects: those whose completion the state awaits.
     fn pending(&self) -> impl Iterator<Item = (EffectId, EffectKind)> + '_ {
         let no_calls: &[TrackedCall] = &[];
-        let commands = match self {
-            Self::Done(_) => &[],
-            Self::Preparing(_)
-            | Self::Compacting(_)
-            | Self::Calling(_)
-            | Self::Executing(_)
-            | Self::Closing(_) => self.run().commands.as_slice(),
-        };
         let (effect, calls) = match self {
             Self::Preparing(state) => (Some((state.id, EffectKind::Prepare)), no_calls),
             Self::Compacting(state) => (state.attempt.pending_call(), no_calls),
@@ -129,9 +121,7 @@ impl State {
             Self::Closing(state) => (Some(state.stage.pending()), no_calls),
             Self::Done(_) => (None, no_calls),
         };
-        let commands = commands.iter().map(|command| (command.id, EffectKind::RunCommand));
-        let calls = calls.iter().filter_map(|call| call.state.pending());
-        effect.into_iter().chain(calls).chain(commands)
+        effect.into_iter().chain(calls.iter().filter_map(|call| call.state.pending()))
     }
 
     /// Returns the ids of the pending effects.

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::line_log::LineLog;
 use crate::model::{CallId, ToolStatus, pluralize};
-use crate::port::{CancellationToken, CommandLife, lock};
+use crate::port::{CancellationToken, lock};
 
 /// The commands that calls have started in the background. Clones are the same. They are stopped when the last one is
 /// dropped.
@@ -36,6 +36,8 @@ pub(super) struct BackgroundCommand {
     pub(super) call: CallId,
     /// The command line.
     pub(super) line: String,
+    /// Whether the run may not end without it.
+    is_needed: bool,
     started: Instant,
     /// Stops it.
     cancel: CancellationToken,
@@ -93,7 +95,7 @@ impl BackgroundCommands {
         &self,
         call: &CallId,
         line: &str,
-        life: Option<Arc<CommandLife>>,
+        is_needed: bool,
         input: io::PipeWriter,
         log: LineLog,
         run: impl FnOnce(&BackgroundCommand, &CancellationToken) -> CommandEnding + Send + 'static,
@@ -101,8 +103,9 @@ impl BackgroundCommands {
         let command = Arc::new(BackgroundCommand {
             call: call.clone(),
             line: line.to_owned(),
+            is_needed,
             started: Instant::now(),
-            cancel: life.as_ref().map(|life| life.cancel.clone()).unwrap_or_default(),
+            cancel: CancellationToken::new(),
             input: Mutex::new(InputPipe { pipe: Some(input), written: String::new() }),
             state: Mutex::new(CommandState { log, ending: None }),
             changed: Condvar::new(),
@@ -123,7 +126,7 @@ impl BackgroundCommands {
         let body = Arc::clone(&command);
         let thread = thread::Builder::new().name("background".to_owned());
         let started = thread.spawn(move || {
-            let mut guard = EndGuard { command: &body, life, ending: None };
+            let mut guard = EndGuard { command: &body, ending: None };
             guard.ending = Some(run(&body, &body.cancel));
         });
         started.map_err(|error| format!("no thread could be started: {error}"))?;
@@ -159,6 +162,16 @@ impl BackgroundCommands {
         Err(format!(
             "There is no command with call_id '{call}'. {running} Those of an earlier part of the session ended with it."
         ))
+    }
+
+    /// Returns the running commands that were declared as needed, one description each.
+    pub(super) fn needed(&self) -> Vec<String> {
+        let list = lock(&self.0.0);
+        let needed =
+            list.commands.iter().filter(|command| command.is_needed && command.is_running());
+        needed
+            .map(|command| format!("{} (call_id \"{}\")", command.short_line(), command.call))
+            .collect()
     }
 
     /// Stops all commands, starts no more, and waits at most this long for their end.
@@ -306,7 +319,6 @@ impl BackgroundCommand {
 /// Records how a command ended, also if its thread panics.
 struct EndGuard<'a> {
     command: &'a BackgroundCommand,
-    life: Option<Arc<CommandLife>>,
     ending: Option<CommandEnding>,
 }
 
@@ -317,8 +329,6 @@ impl Drop for EndGuard<'_> {
             text: "its thread broke down".to_owned(),
         });
         self.command.close_input();
-        // Reported first, so that no call sees the end of a command that the run still waits for.
-        self.life = None;
         let mut state = self.command.state();
         state.log.finish();
         state.ending = Some(ending);

@@ -178,6 +178,11 @@ impl ToolRegistry {
         lock(&self.gate.quota.planned).clone()
     }
 
+    /// Returns what calls have left running and what has to end before the task is done, one description each.
+    pub fn unfinished(&self) -> Vec<String> {
+        self.tools.iter().flat_map(|tool| tool.unfinished()).collect()
+    }
+
     /// Ends what calls have left running, since the run is over. Waits at most about this long for its end.
     pub fn finish(&self, most: Duration) {
         self.tools.iter().for_each(|tool| tool.finish(most));

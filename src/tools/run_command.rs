@@ -129,6 +129,10 @@ impl Tool for CommandTool {
         self.tool.prepare(arguments)
     }
 
+    fn unfinished(&self) -> Vec<String> {
+        self.background.needed()
+    }
+
     fn finish(&self, most: Duration) {
         self.background.close(most);
     }
@@ -243,10 +247,7 @@ impl ToolInvocation for Call {
 
     fn plan(&mut self) -> Result<CallPlan, Box<ToolOutput>> {
         let intent = match self.background {
-            Some(BackgroundStart { is_needed, .. }) => {
-                let command = self.command.text().into();
-                CallIntent::Background { command, needed: Some(is_needed) }
-            }
+            Some(_) => CallIntent::Background { command: self.command.text().into() },
             None => CallIntent::Opaque,
         };
         Ok(CallPlan { intent, changes: Vec::new() })
@@ -305,7 +306,7 @@ impl Call {
         spool: OutputSpool,
         context: &CallContext<'_>,
     ) -> ToolOutput {
-        let BackgroundStart { commands, ready, .. } = start;
+        let BackgroundStart { commands, ready, is_needed } = start;
         let failed = |error: &dyn fmt::Display| {
             ToolOutput::failed(format!("The command was not run: {error}."))
         };
@@ -336,9 +337,8 @@ impl Call {
             }
         };
         let line = call.command.text();
-        let life = context.scope.command.clone();
         let log = LineLog::new(spool.clone(), context.secrets.clone());
-        let started = commands.start(context.call, line, life, writer, log, run);
+        let started = commands.start(context.call, line, is_needed, writer, log, run);
         let running = match started {
             Ok(running) => running,
             Err(error) => return failed(&error),

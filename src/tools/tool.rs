@@ -29,6 +29,11 @@ pub trait Tool: Send + Sync {
     /// Fails with a message for the model that names the error and its position.
     fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String>;
 
+    /// Returns what earlier calls have left running and what has to end before the task is done, one description each.
+    fn unfinished(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Ends what earlier calls have left running, since the run is over. Waits at most this long for its end.
     fn finish(&self, _: Duration) {}
 }

@@ -88,10 +88,12 @@ pub(crate) fn holds(guard: Guard, state: &State, event: &Event) -> bool {
                 && unrunnable.iter().all(|status| is_invalid(*status))
                 && run.streaks.invalid + 1 >= rules.bounds.invalid_replies
         }),
-        Guard::NeededCommandRuns => {
-            is_answer(event) && waits(run) && run.streaks.sent_back < rules.bounds.sent_back
-        }
-        Guard::AnswerToCheck => is_answer(event) && !waits(run) && rules.has_checks,
+        Guard::AnswerToCheck => reply(event).is_some_and(|reply| {
+            calls(reply) == 0
+                && reply.finish == ReplyFinish::Stop
+                && has_text(reply)
+                && rules.has_checks
+        }),
         Guard::AskedAgain => reply(event).is_some_and(|reply| {
             calls(reply) == 0
                 && match reply.finish {
@@ -150,18 +152,6 @@ pub(crate) fn holds(guard: Guard, state: &State, event: &Event) -> bool {
                 && covers(run, size, CallPurpose::Closing, used(run))
         }),
     }
-}
-
-/// Returns whether the event is a reply that is an answer.
-fn is_answer(event: &Event) -> bool {
-    reply(event).is_some_and(|reply| {
-        calls(reply) == 0 && reply.finish == ReplyFinish::Stop && has_text(reply)
-    })
-}
-
-/// Returns whether a command runs that an answer has to wait for.
-fn waits(run: &RunContext) -> bool {
-    run.commands.iter().any(|command| command.is_needed)
 }
 
 // Time, in microseconds.

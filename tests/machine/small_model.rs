@@ -92,14 +92,12 @@ pub(crate) struct SmallModel {
 }
 
 /// How many kinds of events there are. Many reach every transition; few reach further. Sub-agents have a set of their
-/// own, since their budget shares make another state of almost every one. So do commands in the background.
+/// own, since their budget shares make another state of almost every one.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum EventSet {
     Large,
     Small,
     Delegating,
-    /// Commands in the background, and little else.
-    Background,
     /// Every kind of fault, and little else.
     Failing,
     All,
@@ -131,8 +129,6 @@ pub(crate) fn small_models() -> Vec<SmallModel> {
         world("time", EventSet::Large, time, true),
         world("nothing", EventSet::Large, nothing, false),
         world("delegating", EventSet::Delegating, both, false),
-        world("background", EventSet::Background, limits.clone(), false),
-        world("background, checked", EventSet::Background, limits.clone(), true),
         world("turns", EventSet::Small, RunLimits { max_steps: 4, ..limits }, false),
         SmallModel { name: "fallbacks", rules: rules_with_fallbacks(), words: EventSet::Failing },
         SmallModel {
@@ -254,10 +250,9 @@ pub(crate) fn events(state: &State, words: EventSet) -> Vec<Event> {
         }
     }
     events.retain(|event| match words {
-        EventSet::Large => !is_delegated(event) && !is_background(event),
-        EventSet::Small => is_common(event) && !is_delegated(event) && !is_background(event),
-        EventSet::Delegating => is_common(event) && !is_background(event),
-        EventSet::Background => is_common(event) && !is_delegated(event),
+        EventSet::Large => !is_delegated(event),
+        EventSet::Small => is_common(event) && !is_delegated(event),
+        EventSet::Delegating => is_common(event),
         EventSet::Failing => may_fail(event),
         EventSet::All => true,
     });
@@ -280,7 +275,6 @@ fn is_common(event: &Event) -> bool {
         Event::StoreFailed { .. }
         | Event::InternalError { .. }
         | Event::ToolCompleted { .. }
-        | Event::CommandEnded { .. }
         | Event::UsageReported { .. }
         | Event::Checked { .. } => true,
     }
@@ -292,17 +286,7 @@ fn may_fail(event: &Event) -> bool {
         Event::Prepared { size, messages, .. } => messages.is_empty() && size.exchanges <= 3,
         Event::CallFailed { .. } => true,
         Event::Tick { now } => now.0 > 0,
-        _ => is_common(event) && !is_delegated(event) && !is_background(event),
-    }
-}
-
-/// Returns whether only the sets with commands in the background include the event.
-fn is_background(event: &Event) -> bool {
-    match event {
-        Event::Authorized { authorization: Authorization::Approved { intent, .. }, .. } => {
-            matches!(intent, CallIntent::Background { .. })
-        }
-        _ => matches!(event, Event::CommandEnded { .. }),
+        _ => is_common(event) && !is_delegated(event),
     }
 }
 
@@ -335,7 +319,6 @@ fn completions(state: &State, id: EffectId) -> Vec<Event> {
     events.extend(take_first(authorized(state, id), all(&[StateKind::Executing])));
     events.extend(take_first(settled(state, id), all(&[StateKind::Executing])));
     events.extend(take_first(checked(id), all(&[StateKind::CallingChecking])));
-    events.push(Event::CommandEnded { id });
     events.extend(charged(state, id));
     events
 }
@@ -516,19 +499,12 @@ fn authorized(state: &State, id: EffectId) -> Vec<Event> {
     [
         cleared(50, CallIntent::Opaque),
         cleared(80, CallIntent::Delegated { session: None, worktree: None }),
-        cleared(50, background(Some(true))),
-        cleared(50, background(Some(false))),
         refused(ToolStatus::Unknown),
         refused(ToolStatus::Denied),
         Authorization::Abort,
     ]
     .map(|authorization| Event::Authorized { id, authorization })
     .into()
-}
-
-/// A command that an answer has to wait for, one that it has not, or one of an older journal.
-pub(crate) fn background(needed: Option<bool>) -> CallIntent {
-    CallIntent::Background { command: "serve".into(), needed }
 }
 
 fn settled(state: &State, id: EffectId) -> Vec<Event> {

@@ -83,7 +83,7 @@ impl Recorder {
         &self,
         inner: Arc<dyn HttpTransport>,
         model: &str,
-        masker: Secrets,
+        masker: &Secrets,
     ) -> Arc<dyn HttpTransport> {
         let (recorder, model) = (self.clone(), model.to_owned());
         let masker = masker.join(&self.secrets);

@@ -55,8 +55,6 @@ word_enum! {
         NoCallCanRun = "noCallCanRun",
         /// The reply has tool calls.
         HasCalls = "hasCalls",
-        /// The reply is a final answer that has to wait for a command, and the model may be asked again.
-        NeededCommandRuns = "neededCommandRuns",
         /// The reply is a final answer that must be checked.
         AnswerToCheck = "answerToCheck",
         /// The reply is a part of an answer, empty or paused, and the model may be asked again.
@@ -119,15 +117,8 @@ impl Guard {
                 .is_some_and(|all| executing::too_many_invalid(run, all.into_iter())),
             Self::NoCallCanRun => statuses_without_running(state, event).is_some(),
             Self::HasCalls => reply_kind(state, event) == Some(ReplyKind::ToolCalls),
-            Self::NeededCommandRuns => {
-                reply_kind(state, event) == Some(ReplyKind::FinalAnswer)
-                    && run.needs_commands()
-                    && run.streaks.sent_back < run.rules.bounds.sent_back
-            }
             Self::AnswerToCheck => {
-                reply_kind(state, event) == Some(ReplyKind::FinalAnswer)
-                    && !run.needs_commands()
-                    && run.rules.has_checks
+                reply_kind(state, event) == Some(ReplyKind::FinalAnswer) && run.rules.has_checks
             }
             Self::AskedAgain => matches!(
                 reply_kind(state, event),

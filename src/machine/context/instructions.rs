@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::machine::stop_reason::CloseReason;
-use crate::machine::tool_calls::started_command::StartedCommand;
 use crate::model::{ConversationItem, MessageOrigin, UserMessage};
 
 /// Asks for the rest of a reply that the output limit cut off.
@@ -17,43 +16,6 @@ pub(crate) fn continue_run() -> ConversationItem {
         MessageOrigin::System,
         "[SYSTEM] The run continues. Continue with the task.",
     )
-}
-
-/// Sends an answer back because of the commands that it has to wait for.
-pub(crate) fn wait_for_commands<'a>(
-    commands: impl Iterator<Item = &'a StartedCommand>,
-) -> Arc<str> {
-    let running: Vec<String> = commands.map(describe_command).collect();
-    format!(
-        "[SYSTEM] What was started as needed still runs: {}. Wait for its end with command_output, or stop it with \
-         stop_command. Then answer again.",
-        running.join(", ")
-    )
-    .into()
-}
-
-/// The most commands that a message names.
-const MAX_NAMED_COMMANDS: usize = 10;
-
-/// Says which commands in the background ended with an earlier process.
-pub(crate) fn lost_commands(commands: &[StartedCommand]) -> ConversationItem {
-    let newest = &commands[commands.len().saturating_sub(MAX_NAMED_COMMANDS)..];
-    let names: Vec<String> = newest.iter().map(describe_command).collect();
-    let text = format!(
-        "[SYSTEM] This session continues after a pause. What it had started in the background no longer runs: {}. Start \
-         again what you need.",
-        names.join(", ")
-    );
-    ConversationItem::user(MessageOrigin::System, text)
-}
-
-/// Returns the beginning of a command line, and the call that started it.
-fn describe_command(started: &StartedCommand) -> String {
-    let command = started.command.trim();
-    let first = command.lines().next().unwrap_or_default();
-    let short: String = first.chars().take(100).collect();
-    let more = if short.len() < command.len() { "…" } else { "" };
-    format!("`{short}{more}` (call_id \"{}\")", started.call)
 }
 
 /// Asks for a final summary, with the reason.

@@ -317,11 +317,6 @@ impl Calling {
             ReplyKind::FinalAnswer => {
                 let answer = join_text(self.run.partial_answer.take(), reply.text());
                 out.append(ConversationItem::Assistant(reply));
-                if self.run.needs_commands() {
-                    let message = instructions::wait_for_commands(self.run.needed_commands());
-                    let check = CheckResult::SentBack { message };
-                    return settle_answer(self.run, out, Some(answer), check);
-                }
                 if self.run.rules.has_checks {
                     return Self::check(self.run, out, self.size, answer);
                 }
@@ -361,11 +356,32 @@ impl Calling {
     }
 
     pub(crate) fn on_check(self, check: CheckResult) -> Step {
+        let (mut run, mut out) = (self.run, StepBuilder::default());
         let answer = match self.stage {
             CallingStage::Checking { answer, .. } => Some(answer),
             CallingStage::Requesting(_) => None,
         };
-        settle_answer(self.run, StepBuilder::default(), answer, check)
+        let (goes_on, done) = (may_ask_again(&run, &check), run.final_stop_reason());
+        let (check_origin, streaks) = (MessageOrigin::Check, &mut run.streaks);
+        let (count, origin, message, otherwise) = match check {
+            CheckResult::Passed => return Done::end_with_output(run, out, done, answer),
+            CheckResult::SentBack { message } => {
+                (&mut streaks.sent_back, check_origin, message, StopReason::ChecksFailed)
+            }
+            CheckResult::SchemaViolation { message } => {
+                (&mut streaks.schema_violations, check_origin, message, StopReason::SchemaNotMet)
+            }
+            CheckResult::FollowUp { message } => {
+                (&mut streaks.follow_ups, MessageOrigin::FollowUp, message, done)
+            }
+        };
+        if goes_on {
+            *count += 1;
+            out.append(ConversationItem::user(origin, message));
+            Preparing::enter(run, out)
+        } else {
+            Done::end_with_output(run, out, otherwise, answer)
+        }
     }
 
     pub(crate) fn cancel(mut self) -> (Box<RunContext>, StepBuilder) {
@@ -377,36 +393,6 @@ impl Calling {
             CallingStage::Checking { id, .. } => out.cancel(id),
         }
         (self.run, out)
-    }
-}
-
-/// Ends the run with an answer, or asks the model again, by the result of a check.
-fn settle_answer(
-    mut run: Box<RunContext>,
-    mut out: StepBuilder,
-    answer: Option<Arc<str>>,
-    check: CheckResult,
-) -> Step {
-    let (goes_on, done) = (may_ask_again(&run, &check), run.final_stop_reason());
-    let (check_origin, streaks) = (MessageOrigin::Check, &mut run.streaks);
-    let (count, origin, message, otherwise) = match check {
-        CheckResult::Passed => return Done::end_with_output(run, out, done, answer),
-        CheckResult::SentBack { message } => {
-            (&mut streaks.sent_back, check_origin, message, StopReason::ChecksFailed)
-        }
-        CheckResult::SchemaViolation { message } => {
-            (&mut streaks.schema_violations, check_origin, message, StopReason::SchemaNotMet)
-        }
-        CheckResult::FollowUp { message } => {
-            (&mut streaks.follow_ups, MessageOrigin::FollowUp, message, done)
-        }
-    };
-    if goes_on {
-        *count += 1;
-        out.append(ConversationItem::user(origin, message));
-        Preparing::enter(run, out)
-    } else {
-        Done::end_with_output(run, out, otherwise, answer)
     }
 }
 

@@ -56,9 +56,7 @@ impl Done {
         Self::enter(run, out, RunOutcome { reason, output: None, error: Some(error) })
     }
 
-    /// What runs in the background ends with the run.
     fn enter(run: Box<RunContext>, mut out: StepBuilder, outcome: RunOutcome) -> Step {
-        run.commands.iter().for_each(|command| out.cancel(command.id));
         out.add_effect(Effect::End);
         out.finish(State::Done(Self { run, outcome }))
     }

@@ -87,9 +87,6 @@ pub(crate) fn plan_next_call(run: &RunContext, size: &RequestSize) -> NextCallPl
 impl Preparing {
     /// Prepares the next call.
     pub(crate) fn enter(mut run: Box<RunContext>, mut out: StepBuilder) -> Step {
-        if !run.lost_commands.is_empty() {
-            out.append(instructions::lost_commands(&std::mem::take(&mut run.lost_commands)));
-        }
         let id = run.next_effect.allocate();
         out.add_effect(Effect::Prepare { id, purpose: CallPurpose::Agent });
         let due = run.now.after(run.rules.timeouts.prepare);

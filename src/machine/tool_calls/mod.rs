@@ -1,5 +1,4 @@
-//! The order of tool calls, the detection of loops, and what calls leave running.
+//! The order of tool calls, and the detection of loops.
 
 pub(crate) mod loop_detection;
 pub(crate) mod scheduling;
-pub(crate) mod started_command;
