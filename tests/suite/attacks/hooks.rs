@@ -42,9 +42,11 @@ fn only_the_user_takes_a_hook_out_of_the_confinement() {
     let own = world.home().join(".config/architect");
     std::fs::create_dir_all(&own).unwrap();
     std::fs::write(own.join("config.toml"), config("sandbox = 'off'")).unwrap();
+    // The model does not write what runs there.
+    world.write("fmt.sh", "echo x > $HOME/evil\n");
     let ran = world.run_script(SCRIPT, &["--mode", "yolo"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(world.home().join("evil").exists());
+    assert!(world.home().join("evil").exists() && !world.path("ran").exists());
 
     let world = CliFixture::new();
     world.write("own.toml", &config("sandbox = 'off'"));
