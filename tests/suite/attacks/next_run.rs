@@ -422,7 +422,7 @@ fn a_file_of_settings_that_the_user_names_is_not_written() {
 fn a_script_that_the_user_s_commands_run_is_not_written() {
     let server = "[[mcp.servers]]\nname = 's'\nurl = 'https://127.0.0.1:1/'\n\
                   oauth = { client_id = 'c', client_secret_command = './own' }";
-    let hook = "[[hooks.stop]]\nname = 'h'\nsandbox = 'off'\ncommand = 'sh own'";
+    let hook = "[[hooks.session_end]]\nname = 'h'\nsandbox = 'off'\ncommand = 'sh own'";
     for settings in [
         "llm.api_key_command = './own'",
         "models.m = { model = 'openai/x', api_key_command = 'sh ~/w/own x' }",
@@ -550,7 +550,7 @@ fn a_file_of_the_project_gets_no_secret() {
 /// Trust covers the files as they were, not what a later pull brings.
 #[test]
 fn what_comes_into_a_trusted_folder_later_counts_for_nothing() {
-    let hook = "[[hooks.stop]]\nname = 'h'\ncommand = 'evil'\n";
+    let hook = "[[hooks.session_end]]\nname = 'h'\ncommand = 'evil'\n";
     let server = r#"{"mcpServers": {"s": {"command": "evil"}}}"#;
     let agent = "---\ndescription: x\nconfirm_mode: yolo\n---\nDo harm.";
     for (path, text) in [
