@@ -583,7 +583,8 @@ impl ResolvedModel {
         };
         let settings = ModelConnectionSettings {
             cache_key: Some(session.to_owned()),
-            recorder: recorder.map(|file| file.masking(collect_secrets(config, world))),
+            recorder: recorder.cloned(),
+            secrets: collect_secrets(config, world),
             position,
             ..self.connection_settings(config)
         };

@@ -16,7 +16,7 @@ use super::error::AppError;
 use super::hidden_paths::hidden_paths;
 use super::process_env::ProcessEnv;
 use super::skills::{SkillSources, UserSkills};
-use crate::config::{self, Config, OriginSource, TRUST_VARIABLE};
+use crate::config::{self, Config, HookConfinement, LayerRank, OriginSource, TRUST_VARIABLE};
 use crate::exec::{
     self, CONFINEMENT_HELP, CommandSpec, Enforcement, LinkedRepositoryAccess, NetworkAccess,
     PackageCaches, ResourceLimits, SandboxLevel, SandboxMode, SandboxPolicy, SandboxRequirement,
@@ -207,7 +207,8 @@ fn build_policy(
         world.variable("XDG_CONFIG_HOME").and_then(|path| exec::resolve_path(path.as_ref()));
     let configs = configs.filter(|path| path.starts_with(&workspace) && *path != workspace);
     let own = own.chain(dotfiles.into_iter().flatten()).chain(configs);
-    let own = own.chain(user_files(world.folders().config.as_ref(), skills, &workspace, &writable));
+    let user = folders.config.into_iter().chain(followed_files(config, world, &workspace));
+    let own = own.chain(user_files(user.collect(), skills, &workspace, &writable));
     SandboxPolicy {
         mode: sandbox.mode,
         network: sandbox.network,
@@ -251,10 +252,29 @@ fn build_policy(
     }
 }
 
+/// Returns the files that settings of the user name, or options: configurations, prices, and what may run unconfined.
+fn followed_files(config: &Config, world: &ProcessEnv, workspace: &Path) -> Vec<PathBuf> {
+    let config::Settings { llm, models, mcp, hooks, costs, .. } = &config.settings;
+    let of_models = models.values().filter_map(|model| model.api_key_command.as_ref());
+    let of_servers = mcp.servers.iter().filter_map(|server| server.oauth.as_ref());
+    let of_servers = of_servers.filter_map(|oauth| oauth.client_secret_command.as_ref());
+    let unconfined = hooks.0.values().flatten();
+    let unconfined = unconfined.filter(|hook| hook.sandbox == HookConfinement::Off);
+    let lines = llm.api_key_command.iter().chain(of_models).chain(of_servers);
+    let lines = lines.chain(unconfined.map(|hook| &hook.command));
+    let git = user_git(world);
+    let run = lines.flat_map(|line| {
+        let folders = [workspace, &world.cwd].into_iter();
+        folders.flat_map(|folder| git.paths_in_command(line, folder)).collect::<Vec<_>>()
+    });
+    let read = config.files.iter().filter(|file| file.rank != LayerRank::Project);
+    read.map(|file| file.path.clone()).chain(costs.prices_file.clone()).chain(run).collect()
+}
+
 /// Returns what this program follows in every run of the user, configuration and skills, as far as it is in the workspace or
 /// another writable folder, and what links in it lead to there. A workspace that is in such a folder is returned itself.
 fn user_files(
-    configuration: Option<&PathBuf>,
+    configuration: Vec<PathBuf>,
     skills: &UserSkills,
     workspace: &Path,
     writable: &[PathBuf],
@@ -262,7 +282,7 @@ fn user_files(
     let used = skills.folders();
     let SkillSources { folders, parents, .. } = skills.sources();
     let all: Vec<PathBuf> =
-        configuration.into_iter().chain(folders).chain(&used).cloned().collect();
+        configuration.into_iter().chain(folders.iter().chain(&used).cloned()).collect();
     let real: Vec<PathBuf> = all.iter().filter_map(|path| exec::resolve_path(path)).collect();
     let is_around = real.iter().any(|path| workspace.starts_with(path));
     let open = writable.iter().filter_map(|path| exec::resolve_path(path));

@@ -183,6 +183,12 @@ pub fn may_set_secret(setting: &str) -> bool {
         return is_secret_header(name.trim_start_matches('.'), value);
     }
     let is_masked = || Secrets::default().mask_all(value) != value;
+    // Servers get keys by variables, headers, arguments and addresses.
+    let is_of_server =
+        key.starts_with("mcp.servers") || key.starts_with("models.") || key.ends_with("api_base");
+    if is_of_server && !key.ends_with("_env") {
+        return suggests_secret(setting) || may_be_secret(value);
+    }
     match key.strip_prefix("llm.options") {
         Some(name) => {
             let name = name.trim_start_matches('.');
@@ -267,6 +273,12 @@ mod tests {
             "llm.headers={ X-Team = 'build' }",
             "llm.options.user_password=x",
             "llm.options.user=a1b2c3d4e5f6g7h8",
+            "mcp.servers.a.env={MY_TOKEN='plain'}",
+            "mcp.servers.a.env.NAME=plain",
+            "mcp.servers.a.args=['--token', 'plain']",
+            "mcp.servers.a.url=http://127.0.0.1:9/mcp?key=plain",
+            "models.m.api_base=http://127.0.0.1:9/v1?token=plain",
+            "llm.api_base=http://127.0.0.1:9/v1?token=plain",
             "commands.env_include=ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8",
         ] {
             assert!(may_set_secret(secret), "{secret}");
@@ -278,6 +290,10 @@ mod tests {
             "llm.options.prompt_cache_key=mine",
             "llm.options.service_tier=flex",
             "llm.api_key_env=MY_KEY",
+            "llm.api_base=http://127.0.0.1:9/v1",
+            "models.m.api_key_env=MY_KEY",
+            "mcp.servers.a.command=false",
+            "mcp.servers.a.token_env=MY_TOKEN",
             "sessions.dir=/tmp/a1b2c3d4e5f6g7h8",
         ] {
             assert!(!may_set_secret(open), "{open}");

@@ -8,7 +8,7 @@
 //! trusted until the user has seen the change. A file that is removed changes nothing; it can do no more.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -82,11 +82,11 @@ impl TrustStore {
     /// Fails if there is no such folder, or the list cannot be written.
     pub fn add(&self, folder: &Path) -> Result<(), TrustError> {
         let name = canonical_line(folder)?;
+        let _lock = self.lock()?;
         self.record(&name, steering(folder))?;
         if self.list()?.contains(&name) {
             return Ok(());
         }
-        // A short append is atomic, also with several writers. The record has made the folder.
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.file);
         file.and_then(|mut file| file.write_all(format!("{name}\n").as_bytes()))
             .map_err(|error| TrustError::WriteFailed(self.file.clone(), error))
@@ -114,6 +114,7 @@ impl TrustStore {
     /// Fails when the record cannot be read or written.
     pub fn accept(&self, folder: &Path, changed: &[ChangedFile]) -> Result<(), TrustError> {
         let name = canonical_line(folder)?;
+        let _lock = self.lock()?;
         let mut files = self.trusted(&name)?.map(|trusted| trusted.files).unwrap_or_default();
         files.extend(changed.iter().map(|file| (file.path.clone(), file.now.clone())));
         self.record(&name, files)
@@ -149,14 +150,23 @@ impl TrustStore {
     pub fn remove(&self, folder: &Path) -> Result<(), TrustError> {
         // A folder that no longer exists can't be resolved.
         let name = canonical_line(folder).unwrap_or_else(|_| folder.display().to_string());
-        let _ = fs::remove_file(self.record_of(&name));
-        let before = self.list()?;
-        if !before.contains(&name) {
+        if !self.list()?.contains(&name) {
             return Ok(());
         }
+        let _lock = self.lock()?;
+        let before = self.list()?;
         let rest = before.iter().filter(|other| **other != name);
         let after = rest.fold(String::new(), |text, other| text + other + "\n");
         replace_file(&self.file, after.as_bytes())
+            .map_err(|error| TrustError::WriteFailed(self.file.clone(), error))?;
+        // Last: a folder of the list without a record would be trusted with whatever it has then.
+        let _ = fs::remove_file(self.record_of(&name));
+        Ok(())
+    }
+
+    /// Makes others wait that change the list or a record.
+    fn lock(&self) -> Result<File, TrustError> {
+        lock_folder_of(&self.file)
             .map_err(|error| TrustError::WriteFailed(self.file.clone(), error))
     }
 
@@ -170,6 +180,15 @@ impl TrustStore {
         let lines = document.iter().flat_map(|document| document.text().lines());
         Ok(lines.filter(|line| line.starts_with('/')).map(str::to_owned).collect())
     }
+}
+
+/// Locks the folder of a file as long as the result lives. Creates the folder if it is missing; only the user can read it.
+pub(super) fn lock_folder_of(path: &Path) -> io::Result<File> {
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let folder = File::open(folder)?;
+    folder.lock()?;
+    Ok(folder)
 }
 
 /// Writes a file that only the user can read at once, in a folder that only the user can read.
@@ -247,6 +266,23 @@ mod tests {
         assert!(!store.contains(&work).unwrap());
         let mode = fs::metadata(&store.file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn no_change_of_the_list_is_lost_to_another_one() {
+        let (folder, store, _) = store();
+        let works: Vec<_> = (0..24).map(|number| folder.path().join(number.to_string())).collect();
+        works.iter().for_each(|work| fs::create_dir(work).unwrap());
+        let (old, new) = works.split_at(12);
+        old.iter().for_each(|work| store.add(work).unwrap());
+        std::thread::scope(|scope| {
+            for (old, new) in old.iter().zip(new) {
+                scope.spawn(|| store.remove(old).unwrap());
+                scope.spawn(|| store.add(new).unwrap());
+            }
+        });
+        let is_trusted = |work: &PathBuf| store.contains(work).unwrap();
+        assert!(!old.iter().any(is_trusted) && new.iter().all(is_trusted));
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! Adds permission rules to the user's own configuration file, whose other text stays as it is.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use toml::{Table, Value};
 
-use super::trust::replace_file_with;
+use super::trust::{lock_folder_of, replace_file_with};
 
 /// Why a rule could not be added.
 #[derive(Debug, Error)]
@@ -36,7 +36,7 @@ pub fn allow_in_user_config(path: &Path, rule: &str) -> Result<(), UserRuleError
     };
     let failed = |error: io::Error| UserRuleError::File(path.clone(), error);
     // Two runs may add a rule at the same moment: each reads what the other one has written.
-    let _lock = lock_folder(path.parent().unwrap_or_else(|| Path::new("."))).map_err(failed)?;
+    let _lock = lock_folder_of(path).map_err(failed)?;
     let (text, mode) = match fs::read_to_string(path) {
         Ok(text) => (text, fs::metadata(path).map_err(failed)?.permissions()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -55,14 +55,6 @@ pub fn allow_in_user_config(path: &Path, rule: &str) -> Result<(), UserRuleError
         return Err(failed(io::ErrorKind::PermissionDenied.into()));
     }
     replace_file_with(path, changed.as_bytes(), mode).map_err(failed)
-}
-
-/// Creates a folder that only the user can read, if it is missing, and holds its lock as long as it is open.
-fn lock_folder(folder: &Path) -> io::Result<File> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let folder = File::open(folder)?;
-    folder.lock()?;
-    Ok(folder)
 }
 
 /// Returns the text with the rule; `None` if no insertion gives exactly that.

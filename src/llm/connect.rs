@@ -57,6 +57,8 @@ pub struct ModelConnectionSettings {
     pub on_mismatch: OnMismatch,
     /// Records requests and responses.
     pub recorder: Option<Recorder>,
+    /// What is masked in recordings and errors, beside the key.
+    pub secrets: Secrets,
     /// The time of day, for providers whose requests are signed.
     pub clock: Option<WallClock>,
     /// More fields for the body of each request.
@@ -179,6 +181,7 @@ impl Default for ModelConnectionSettings {
             position: ScriptPosition::default(),
             on_mismatch: OnMismatch::default(),
             recorder: None,
+            secrets: Secrets::default(),
             clock: None,
             options: Arc::default(),
             effort: None,
@@ -401,8 +404,9 @@ fn build_target(
     if let Some(signer) = &signer {
         masker = signer.secrets();
     }
+    let masker = masker.join(&settings.secrets);
     let transport = match &settings.recorder {
-        Some(recorder) => recorder.wrap_transport(transport, &id, &masker),
+        Some(recorder) => recorder.wrap_transport(transport, &id, masker.clone()),
         None => transport,
     };
     Ok(RequestTarget {

@@ -18,7 +18,9 @@ pub(super) fn skills_section(skills: &[Skill]) -> PromptSection {
     let mut section = PromptSection::default();
     let is_invalid = |skill: &&Skill| skill.status == SkillStatus::Invalid;
     for skill in skills.iter().filter(is_invalid) {
-        let (file, why) = (skill.file.display(), skill.reason.as_deref().unwrap_or_default());
+        // The name of a folder may have line breaks, which would look like other lines of the log.
+        let file = skill.file.to_string_lossy().replace(char::is_control, " ");
+        let why = skill.reason.as_deref().unwrap_or_default();
         section.notices.push(format!("the skill {file} is left out: {why}"));
     }
     for scope in [SkillScope::Project, SkillScope::User] {

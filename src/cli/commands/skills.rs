@@ -1,7 +1,7 @@
 //! `architect skills`: lists the skills.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::path::Path;
 
 use architect::app::{ProcessEnv, Skill, SkillScope, SkillSources, SkillStatus};
 use architect::view::sanitize;
@@ -58,7 +58,7 @@ pub(crate) struct SkillDocument<'a> {
     /// Where it is from.
     scope: SkillScope,
     /// The path of its `SKILL.md`: for the project's own relative to the workspace, otherwise absolute.
-    file: &'a Path,
+    file: Cow<'a, str>,
     /// Whether the model gets it.
     status: SkillStatus,
     /// The reason if it does not.
@@ -80,7 +80,7 @@ impl<'a> SkillDocument<'a> {
             name: &skill.name,
             description: &about.description,
             scope: skill.scope,
-            file: &skill.file,
+            file: skill.file.to_string_lossy(),
             status: skill.status,
             reason: skill.reason.as_deref(),
             license: about.license.as_deref(),

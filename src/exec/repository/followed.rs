@@ -41,6 +41,11 @@ const PROGRAM_VARIABLES: [(&str, &str); 15] = [
 ];
 
 impl UserGitConfig {
+    /// Returns the files that a command line names as programs, scripts or data, in a folder. Scripts need not exist.
+    pub fn paths_in_command(&self, line: &str, folder: &Path) -> Vec<PathBuf> {
+        CommandPaths::find(line, folder, self.home.as_deref(), &self.variables).found
+    }
+
     /// Returns what git reads with this home and these variables.
     pub fn new(home: Option<&Path>, variables: impl Iterator<Item = (String, String)>) -> Self {
         // Git and a shell set these.

@@ -19,11 +19,7 @@ use crate::workspace::{open_without_links, resolve_inside};
 
 /// Records exchanges with models. Clones write to the same file.
 #[derive(Clone, Debug)]
-pub struct Recorder {
-    file: Arc<Mutex<CassetteFile>>,
-    /// What is masked beside the keys of the models.
-    secrets: Secrets,
-}
+pub struct Recorder(Arc<Mutex<CassetteFile>>);
 
 /// An error of creating a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -65,17 +61,12 @@ impl Recorder {
             CassetteFile { path: path.to_owned(), file, requests: 0, body: String::new() };
         let head = CassetteRecord::Recording { version: FORMAT_VERSION };
         file.try_write(&head, &Secrets::default()).map_err(failed)?;
-        Ok(Self { file: Arc::new(Mutex::new(file)), secrets: Secrets::default() })
-    }
-
-    /// Returns the same recording, in which these secrets are masked, too.
-    pub(crate) fn masking(&self, secrets: Secrets) -> Self {
-        Self { file: Arc::clone(&self.file), secrets }
+        Ok(Self(Arc::new(Mutex::new(file))))
     }
 
     /// Returns whether no request was recorded.
     pub fn is_empty(&self) -> bool {
-        lock(&self.file).requests == 0
+        lock(&self.0).requests == 0
     }
 
     /// Returns a transport that records the exchanges with a model.
@@ -83,10 +74,9 @@ impl Recorder {
         &self,
         inner: Arc<dyn HttpTransport>,
         model: &str,
-        masker: &Secrets,
+        masker: Secrets,
     ) -> Arc<dyn HttpTransport> {
         let (recorder, model) = (self.clone(), model.to_owned());
-        let masker = masker.join(&self.secrets);
         Arc::new(RecordingTransport { recorder, inner, model, masker })
     }
 }
@@ -147,12 +137,12 @@ struct RecordingTransport {
 
 impl HttpTransport for RecordingTransport {
     fn send(&self, request: &HttpRequest, cancel: &CancellationToken) -> Result<IncomingResponse> {
-        let number = lock(&self.recorder.file).write_request(request, &self.model, &self.masker);
+        let number = lock(&self.recorder.0).write_request(request, &self.model, &self.masker);
         match self.inner.send(request, cancel) {
             Ok(IncomingResponse { status, headers, body }) => {
                 let recorded = relevant_headers(&headers);
                 let record = CassetteRecord::Response { n: number, status, headers: recorded };
-                lock(&self.recorder.file).write_or_warn(&record, &self.masker);
+                lock(&self.recorder.0).write_or_warn(&record, &self.masker);
                 let (recorder, masker) = (self.recorder.clone(), self.masker.clone());
                 let recorder = ResponseRecorder { recorder, masker, number, pending: Vec::new() };
                 let body = Box::new(RecordingBody { inner: body, recorder });
@@ -160,7 +150,7 @@ impl HttpTransport for RecordingTransport {
             }
             Err(error) => {
                 let record = CassetteRecord::Error { n: number, error: error.clone() };
-                lock(&self.recorder.file).write_or_warn(&record, &self.masker);
+                lock(&self.recorder.0).write_or_warn(&record, &self.masker);
                 Err(error)
             }
         }
@@ -200,7 +190,7 @@ impl ResponseRecorder {
     /// Writes the rest of the response and its last record.
     fn end(&mut self, record: &CassetteRecord) {
         self.write_rest();
-        lock(&self.recorder.file).write_or_warn(record, &self.masker);
+        lock(&self.recorder.0).write_or_warn(record, &self.masker);
     }
 
     fn write_rest(&mut self) {
@@ -213,7 +203,7 @@ impl ResponseRecorder {
         let bytes: Vec<u8> = self.pending.drain(..length).collect();
         let bytes = self.masker.mask_bytes(&bytes);
         let chunk = ChunkRecord::new(self.number, bytes);
-        lock(&self.recorder.file).write_or_warn(&CassetteRecord::Chunk(chunk), &self.masker);
+        lock(&self.recorder.0).write_or_warn(&CassetteRecord::Chunk(chunk), &self.masker);
     }
 }
 

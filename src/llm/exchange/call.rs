@@ -139,7 +139,7 @@ impl PreparedModelCall {
     /// Returns the keys in use.
     fn masker(&self) -> Secrets {
         match &self.target.signer {
-            Some(signer) => signer.secrets(),
+            Some(signer) => self.target.masker.join(&signer.secrets()),
             None => self.target.masker.clone(),
         }
     }

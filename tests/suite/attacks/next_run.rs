@@ -388,6 +388,60 @@ fn what_this_program_follows_everywhere_is_not_written_where_it_leads_into_the_w
     }
 }
 
+/// Tries to write a file of the workspace in each way, and returns what is left of it.
+fn after_attack(home: &TestHome, path: &str, options: &[&str]) -> String {
+    let workspace = home.path("w");
+    let calls = [
+        file(path),
+        command(&format!("echo evil >> {path}")),
+        command(&format!("echo evil > n; mv -f n {path}")),
+        command("echo x > other"),
+    ];
+    let output = home.run(&workspace, &calls, options);
+    assert!(output.status.success(), "{output:?}");
+    assert!(workspace.join("other").exists(), "{path}");
+    fs::read_to_string(workspace.join(path)).unwrap_or_default()
+}
+
+/// The next run with the same options, and a resumed one, would obey it.
+#[test]
+fn a_file_of_settings_that_the_user_names_is_not_written() {
+    for (path, text, options) in [
+        ("c.toml", "", ["-c", "c.toml"]),
+        ("mcp.json", "{}", ["--mcp-config", "mcp.json"]),
+        ("prices.toml", "", ["--set", "costs.prices_file='prices.toml'"]),
+    ] {
+        let home = TestHome::new();
+        fs::write(home.path("w").join(path), text).unwrap();
+        assert_eq!(after_attack(&home, path, &options), text, "{path}");
+    }
+}
+
+/// Commands of the user's configuration run unconfined.
+#[test]
+fn a_script_that_the_user_s_commands_run_is_not_written() {
+    let server = "[[mcp.servers]]\nname = 's'\nurl = 'https://127.0.0.1:1/'\n\
+                  oauth = { client_id = 'c', client_secret_command = './own' }";
+    let hook = "[[hooks.stop]]\nname = 'h'\nsandbox = 'off'\ncommand = 'sh own'";
+    for settings in [
+        "llm.api_key_command = './own'",
+        "models.m = { model = 'openai/x', api_key_command = 'sh ~/w/own x' }",
+        server,
+        hook,
+    ] {
+        for is_there in [true, false] {
+            let home = TestHome::new();
+            let text = if is_there { "true\n" } else { "" };
+            if is_there {
+                fs::write(home.path("w/own"), text).unwrap();
+            }
+            fs::create_dir_all(home.path(".config/architect")).unwrap();
+            fs::write(home.path(".config/architect/config.toml"), settings).unwrap();
+            assert_eq!(after_attack(&home, "own", &[]), text, "{settings}");
+        }
+    }
+}
+
 #[test]
 fn a_workspace_in_the_configuration_of_the_user_is_read_only() {
     for folder in [".config/architect", ".config/architect/skills", ".agents/skills/a/scripts"] {
