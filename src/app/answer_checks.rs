@@ -1,7 +1,7 @@
 //! Checks of a final answer: its JSON Schema, and quality gates, which are commands that have to succeed before it counts.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::config::QualityGate;
 use crate::exec::CommandSpec;
 use crate::machine::CheckResult;
 use crate::port::{AnswerChecks, EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun};
-use crate::tools::{SchemaValidator, ToolRegistry};
+use crate::tools::{NeededWork, SchemaValidator, ToolRegistry};
 
 /// Several checks; the first one that an answer does not pass decides.
 pub(super) struct CheckSequence(pub(super) Vec<Arc<dyn AnswerChecks>>);
@@ -66,23 +66,37 @@ impl AnswerChecks for SchemaCheck {
     }
 }
 
-/// Sends an answer back while something runs that calls have started and declared as needed.
+/// Waits for what calls have started and declared as needed. Sends an answer back while it runs, and once when it has ended
+/// without a call that has shown it.
 pub(super) struct UnfinishedCalls(pub(super) Arc<ToolRegistry>);
 
 impl AnswerChecks for UnfinishedCalls {
-    fn check(&self, _: &str, _: &EffectContext) -> CheckResult {
-        let running = self.0.unfinished();
-        if running.is_empty() {
+    fn check(&self, _: &str, scope: &EffectContext) -> CheckResult {
+        let NeededWork { running, ended } = self.0.wait_for_needed(NEEDED_WAIT, &scope.cancel);
+        let mut parts = Vec::new();
+        if !ended.is_empty() {
+            parts.push(format!(
+                "What was started as needed has ended:\n{}\nTake that into account.",
+                ended.join("\n")
+            ));
+        }
+        if !running.is_empty() {
+            parts.push(format!(
+                "What was started as needed still runs: {}. Wait for its end with command_output, or stop it with \
+                 stop_command.",
+                running.join(", ")
+            ));
+        }
+        if parts.is_empty() {
             return CheckResult::Passed;
         }
-        let message = format!(
-            "[SYSTEM] What was started as needed still runs: {}. Wait for its end with command_output, or stop it with \
-             stop_command. Then answer again.",
-            running.join(", ")
-        );
+        let message = format!("[SYSTEM] {} Then answer again.", parts.join("\n"));
         CheckResult::SentBack { message: message.into() }
     }
 }
+
+/// How long an answer waits for what is needed: less than the margin of the time limit of a check.
+const NEEDED_WAIT: Duration = Duration::from_secs(20);
 
 /// Runs the gates, one after the other; all that fail send the answer back together.
 pub(super) struct QualityGates {

@@ -58,7 +58,8 @@ impl<'a> UserQuestions<'a> {
         };
         match self.time.during(|| (self.ask)(&question)) {
             ElicitationAnswer::Accept(content) => {
-                match CompiledSchema::default().check(&question.schema, &content) {
+                let owner = format!("a question of the MCP server `{}`", self.server);
+                match CompiledSchema::default().check(&owner, &question.schema, &content) {
                     Ok(()) => json!({ "action": "accept", "content": content }),
                     Err(why) => {
                         log::warn!("an answer does not match its schema, and is not sent: {why}");

@@ -96,7 +96,7 @@ impl ServerTool {
         let name = &self.0.spec.name;
         let arguments: Map<String, Value> = serde_json::from_str(text)
             .map_err(|error| format!("Invalid arguments for {name}: {error}."))?;
-        match self.0.compiled.check(&self.0.spec.schema, &arguments) {
+        match self.0.compiled.check(name, &self.0.spec.schema, &arguments) {
             Ok(()) => Ok(arguments),
             Err(wrong) => Err(format!("Invalid arguments for {name}: {wrong}.")),
         }

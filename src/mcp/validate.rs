@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
-use crate::tools::{SchemaValidator, SchemaViolation};
+use crate::tools::{SchemaError, SchemaValidator, SchemaViolation};
 
 /// The schema of a tool's arguments, compiled for the first call.
 #[derive(Default)]
@@ -20,18 +20,28 @@ const MAX_ERROR_CHARS: usize = 300;
 const MAX_STEPS: usize = 30_000;
 
 impl CompiledSchema {
-    /// Validates arguments against a schema. What cannot be validated here is left to the server, for example
-    /// references to other documents, or validation that may take exponential time.
+    /// Validates arguments against the schema of `owner`, which a warning names. What cannot be validated here is left to
+    /// the server, for example references to other documents, or validation that may take exponential time.
     ///
     /// # Errors
     ///
     /// Fails with the errors in the arguments.
     pub(super) fn check(
         &self,
+        owner: &str,
         schema: &Value,
         arguments: &Map<String, Value>,
     ) -> Result<(), String> {
-        let validator = self.0.get_or_init(|| SchemaValidator::new(schema).ok());
+        let validator = self.0.get_or_init(|| {
+            let compiled = SchemaValidator::new(schema);
+            let warn = |error: &SchemaError| {
+                let problem = shorten(error.to_string());
+                log::warn!(
+                    "the schema of {owner} is not supported ({problem:?}): only its required fields are checked"
+                );
+            };
+            compiled.inspect_err(warn).ok()
+        });
         let Some(validator) = validator else { return check_required(schema, arguments) };
         let arguments = Value::Object(arguments.clone());
         let Ok(wrong) = validator.violations(&arguments, MAX_STEPS) else { return Ok(()) };
@@ -42,7 +52,10 @@ impl CompiledSchema {
 
 /// Returns an error with its location.
 fn error_text(error: &SchemaViolation) -> String {
-    let text = error.to_string();
+    shorten(error.to_string())
+}
+
+fn shorten(text: String) -> String {
     match text.char_indices().nth(MAX_ERROR_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
@@ -64,7 +77,7 @@ mod tests {
 
     fn check(schema: &Value, arguments: Value) -> Result<(), String> {
         let Value::Object(arguments) = arguments else { panic!("no object") };
-        CompiledSchema::default().check(schema, &arguments)
+        CompiledSchema::default().check("a test", schema, &arguments)
     }
 
     #[test]

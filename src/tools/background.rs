@@ -61,6 +61,17 @@ pub(super) struct CommandState {
     pub(super) log: LineLog,
     /// How it ended.
     pub(super) ending: Option<CommandEnding>,
+    /// Whether the model was shown how it ended.
+    is_end_shown: bool,
+}
+
+/// The commands that the run may not end without, one description each.
+#[derive(Debug, Default)]
+pub struct NeededWork {
+    /// What still runs.
+    pub running: Vec<String>,
+    /// What has ended without a call that has shown it.
+    pub ended: Vec<String>,
 }
 
 /// How a command ended.
@@ -80,6 +91,12 @@ const MAX_ENDED: usize = 8;
 
 /// The most bytes that are written to the input of a command in total.
 pub(super) const MAX_WRITTEN: usize = 64 << 10;
+
+/// How many of the last lines of a command are reported with its end.
+const REPORTED_LINES: u64 = 5;
+
+/// How many bytes of each of these lines are reported.
+const MAX_REPORTED_LINE: usize = 500;
 
 /// How long a command that is stopped may take to end: it is killed earlier.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -107,7 +124,7 @@ impl BackgroundCommands {
             started: Instant::now(),
             cancel: CancellationToken::new(),
             input: Mutex::new(InputPipe { pipe: Some(input), written: String::new() }),
-            state: Mutex::new(CommandState { log, ending: None }),
+            state: Mutex::new(CommandState { log, ending: None, is_end_shown: false }),
             changed: Condvar::new(),
         });
         let mut list = lock(&self.0.0);
@@ -132,10 +149,10 @@ impl BackgroundCommands {
         started.map_err(|error| format!("no thread could be started: {error}"))?;
         list.commands.retain(|known| known.call != command.call);
         list.commands.push(Arc::clone(&command));
-        let ended = list.commands.iter().filter(|command| !command.is_running()).count();
+        let ended = list.commands.iter().filter(|command| command.can_be_dropped()).count();
         let mut surplus = ended.saturating_sub(MAX_ENDED);
         list.commands.retain(|command| {
-            let is_dropped = surplus > 0 && !command.is_running();
+            let is_dropped = surplus > 0 && command.can_be_dropped();
             surplus -= usize::from(is_dropped);
             !is_dropped
         });
@@ -164,14 +181,37 @@ impl BackgroundCommands {
         ))
     }
 
-    /// Returns the running commands that were declared as needed, one description each.
-    pub(super) fn needed(&self) -> Vec<String> {
+    /// Waits for the commands that were declared as needed, at most this long, and until the call that waits is cancelled.
+    /// Each end that no call has shown is returned once.
+    pub(super) fn wait_for_needed(&self, most: Duration, cancel: &CancellationToken) -> NeededWork {
+        let until = Instant::now() + most;
         let list = lock(&self.0.0);
-        let needed =
-            list.commands.iter().filter(|command| command.is_needed && command.is_running());
-        needed
-            .map(|command| format!("{} (call_id \"{}\")", command.short_line(), command.call))
-            .collect()
+        let needed = list.commands.iter().filter(|command| command.is_needed);
+        let needed: Vec<Arc<BackgroundCommand>> = needed.cloned().collect();
+        drop(list);
+        for command in &needed {
+            command.wait_until(Some(until), Some(cancel), |state| state.ending.is_some());
+        }
+        let mut work = NeededWork::default();
+        if cancel.is_cancelled() {
+            // No one sees what is returned.
+            return work;
+        }
+        for command in &needed {
+            let name = format!("{} (call_id \"{}\")", command.short_line(), command.call);
+            let mut state = command.state();
+            let is_shown = state.is_end_shown;
+            match state.show_end() {
+                None => work.running.push(name),
+                Some(_) if is_shown => {}
+                Some(ending) => {
+                    let lines = state.log.last_lines(REPORTED_LINES, MAX_REPORTED_LINE);
+                    work.ended
+                        .push(format!("{name}: {}\n{lines}", ending.text).trim_end().to_owned());
+                }
+            }
+        }
+        work
     }
 
     /// Stops all commands, starts no more, and waits at most this long for their end.
@@ -209,7 +249,21 @@ impl Drop for CommandList {
     }
 }
 
+impl CommandState {
+    /// Returns how the command ended, for the model, if it has ended.
+    pub(super) fn show_end(&mut self) -> Option<CommandEnding> {
+        self.is_end_shown |= self.ending.is_some();
+        self.ending.clone()
+    }
+}
+
 impl BackgroundCommand {
+    /// Returns whether it has ended, and the run can end without what its end was.
+    fn can_be_dropped(&self) -> bool {
+        let state = self.state();
+        state.ending.is_some() && (state.is_end_shown || !self.is_needed)
+    }
+
     pub(super) fn is_running(&self) -> bool {
         lock(&self.state).ending.is_none()
     }

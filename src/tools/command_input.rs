@@ -114,7 +114,7 @@ impl ToolInvocation for Call {
             Ok(_) if self.is_last => ToolOutput::ok("[written, and closed]"),
             Ok(_) => ToolOutput::ok("[written; read the answer with command_output]"),
             Err(_) => {
-                let ending = command.state().ending.clone();
+                let ending = command.state().show_end();
                 let ended = ending.map_or("its input is closed".to_owned(), |ending| {
                     format!("it has ended: {}", ending.text)
                 });

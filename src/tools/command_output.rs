@@ -134,7 +134,7 @@ impl Call {
             }
             (None, _) => notes.push("no new output".to_owned()),
         }
-        notes.push(match &state.ending {
+        notes.push(match state.show_end() {
             Some(ending) => format!("it has ended: {}", ending.text),
             None if has_waited => format!("still running after {} s", command.age().as_secs()),
             None => "still running".to_owned(),

@@ -197,6 +197,21 @@ impl LineLog {
         complete.chain(last).collect::<Vec<_>>().join("\n")
     }
 
+    /// Returns this many of the last lines, at most `capacity` bytes of each, with notes in place of what is left out. Marks
+    /// nothing as read.
+    pub(super) fn last_lines(&self, lines: u64, capacity: usize) -> String {
+        let total = self.complete() + u64::from(self.unfinished_line().is_some());
+        let omitted = total.saturating_sub(lines);
+        let mut text = match omitted {
+            0 => String::new(),
+            _ => format!("[... {omitted} lines omitted ...]\n"),
+        };
+        for (number, line) in self.lines_from(omitted + 1) {
+            push_line(&mut text, number, &line, capacity);
+        }
+        text
+    }
+
     /// Passes all lines on with their line ends, with notes in place of those that are not stored, and marks them as read.
     pub(super) fn read_all(&mut self, out: &mut dyn FnMut(&[u8])) {
         let mut expected = 1;
@@ -227,15 +242,7 @@ impl LineLog {
             if number > expected {
                 text += &missing_note(number - expected);
             }
-            let shown = super::output_store::first_bytes(&line, capacity);
-            text.push_str(shown);
-            if shown.len() < line.len() {
-                text += &format!(
-                    "\n[... {} bytes of line {number} omitted ...]",
-                    line.len() - shown.len()
-                );
-            }
-            text.push('\n');
+            push_line(&mut text, number, &line, capacity);
             (lines, expected) = (Some((begin, number)), number + 1);
         }
         let complete = self.complete();
@@ -249,6 +256,17 @@ impl LineLog {
         let total = complete + u64::from(self.unfinished_line().is_some());
         LogPage { text, lines, total }
     }
+}
+
+/// Adds a line, of which at most this many bytes are shown.
+fn push_line(text: &mut String, number: u64, line: &str, most: usize) {
+    let shown = super::output_store::first_bytes(line, most);
+    text.push_str(shown);
+    if shown.len() < line.len() {
+        *text +=
+            &format!("\n[... {} bytes of line {number} omitted ...]", line.len() - shown.len());
+    }
+    text.push('\n');
 }
 
 fn missing_note(lines: u64) -> String {

@@ -79,6 +79,7 @@ mod stop_command;
 mod tool;
 mod write_file;
 
+pub use background::NeededWork;
 pub(crate) use deferred::DeferredToolsModel;
 pub use deferred::{CALL_TOOL, SEARCH_TOOLS};
 pub use description::{

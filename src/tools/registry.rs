@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::background::NeededWork;
 use super::deferred::{self, CALL_TOOL, DeferredTool, DeferredToolsModel, SEARCH_TOOLS};
 use super::output_store::{self, MemoryOutputStore, OutputStore};
 use super::read_output::{self, read_output};
@@ -178,9 +179,18 @@ impl ToolRegistry {
         lock(&self.gate.quota.planned).clone()
     }
 
-    /// Returns what calls have left running and what has to end before the task is done, one description each.
-    pub fn unfinished(&self) -> Vec<String> {
-        self.tools.iter().flat_map(|tool| tool.unfinished()).collect()
+    /// Waits for what calls have left running and what has to end before the task is done, at most about this long, and
+    /// until the token is cancelled. An end that no call has shown is returned once.
+    pub fn wait_for_needed(&self, most: Duration, cancel: &CancellationToken) -> NeededWork {
+        let mut all = NeededWork::default();
+        for NeededWork { running, ended } in
+            self.tools.iter().map(|tool| tool.wait_for_needed(most, cancel))
+        {
+            let mask = |text| self.gate.results.secrets.mask_cut(text);
+            all.running.extend(running.into_iter().map(mask));
+            all.ended.extend(ended.into_iter().map(mask));
+        }
+        all
     }
 
     /// Ends what calls have left running, since the run is over. Waits at most about this long for its end.

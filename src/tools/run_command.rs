@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::background::{BackgroundCommand, BackgroundCommands, CommandEnding};
+use super::background::{BackgroundCommand, BackgroundCommands, CommandEnding, NeededWork};
 use super::calls::{build_tool, resolve};
 use super::description::{BuiltInTool, Subject, TargetKind};
 use super::error_hints;
@@ -129,8 +129,8 @@ impl Tool for CommandTool {
         self.tool.prepare(arguments)
     }
 
-    fn unfinished(&self) -> Vec<String> {
-        self.background.needed()
+    fn wait_for_needed(&self, most: Duration, cancel: &CancellationToken) -> NeededWork {
+        self.background.wait_for_needed(most, cancel)
     }
 
     fn finish(&self, most: Duration) {
@@ -350,7 +350,7 @@ impl Call {
             "it runs on in the background with call_id \"{}\": read its output with command_output, end it with stop_command",
             context.call
         );
-        let ending = running.state().ending.clone();
+        let ending = running.state().show_end();
         let (status, note) = match (outcome, ending) {
             (ReadinessOutcome::Interrupted, _) => {
                 running.stop();

@@ -68,7 +68,7 @@ impl ToolInvocation for Call {
         if let Some((_, last)) = page.lines.filter(|(_, last)| *last < page.total) {
             notes.push(format!("read on with command_output and offset {}", last + 1));
         }
-        let (is_ended, note) = match (&state.ending, was_running) {
+        let (is_ended, note) = match (state.show_end(), was_running) {
             (Some(ending), true) => (true, format!("stopped: {}", ending.text)),
             (Some(ending), false) => (true, format!("it had ended already: {}", ending.text)),
             (None, _) => (false, "it could not be ended yet".to_owned()),

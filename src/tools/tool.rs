@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::background::NeededWork;
 use super::output_store::OutputStore;
 use super::spooled_text::SpooledText;
 use crate::exec::Omission;
@@ -11,7 +12,7 @@ use crate::machine::CallIntent;
 use crate::model::{CallAccess, CallId, FileChange, TimeSpan, ToolStatus};
 use crate::net::Secrets;
 use crate::policy::{CallKind, CallTarget};
-use crate::port::{EffectContext, ToolSpec};
+use crate::port::{CancellationToken, EffectContext, ToolSpec};
 use crate::workspace::image::ImageSource;
 
 /// A tool: its specification for the model, and its parser of arguments.
@@ -29,9 +30,10 @@ pub trait Tool: Send + Sync {
     /// Fails with a message for the model that names the error and its position.
     fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String>;
 
-    /// Returns what earlier calls have left running and what has to end before the task is done, one description each.
-    fn unfinished(&self) -> Vec<String> {
-        Vec::new()
+    /// Waits for what earlier calls have left running and what has to end before the task is done, at most this long, and
+    /// until the token is cancelled.
+    fn wait_for_needed(&self, _: Duration, _: &CancellationToken) -> NeededWork {
+        NeededWork::default()
     }
 
     /// Ends what earlier calls have left running, since the run is over. Waits at most this long for its end.

@@ -1,7 +1,8 @@
 //! Applies the keywords of a schema to a value.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hash, Hasher as _, RandomState};
 
 use serde_json::{Map, Number, Value};
 
@@ -232,14 +233,8 @@ impl<'a> Validation<'a> {
         evaluated: &mut Evaluated,
     ) -> Result<(), TooManySteps> {
         self.count(map, ["minItems", "maxItems"], items.len(), "elements", found);
-        if map.get("uniqueItems") == Some(&Value::Bool(true)) {
-            // Comparing each with each takes a square of steps.
-            self.steps =
-                self.steps.checked_sub(items.len().saturating_pow(2) / 64).ok_or(TooManySteps)?;
-            if (1..items.len()).any(|end| items[..end].iter().any(|one| is_same(one, &items[end])))
-            {
-                self.add(found, "has elements that are equal");
-            }
+        if map.get("uniqueItems") == Some(&Value::Bool(true)) && self.has_equal(items)? {
+            self.add(found, "has elements that are equal");
         }
         // A list in `items` is for the first elements up to draft 2019-09.
         let (first, rest) = match map.get("items") {
@@ -286,6 +281,21 @@ impl<'a> Validation<'a> {
             self.add(found, format!("has more than {most} elements of 'contains'"));
         }
         Ok(())
+    }
+
+    /// Returns whether two of these values are equal. Each takes a step, and so does each comparison.
+    fn has_equal(&mut self, items: &[Value]) -> Result<bool, TooManySteps> {
+        let hasher = RandomState::new();
+        let mut seen: HashMap<u64, Vec<&Value>> = HashMap::new();
+        for item in items {
+            let with_same_hash = seen.entry(hash_value(item, &hasher)).or_default();
+            self.steps = self.steps.checked_sub(1 + with_same_hash.len()).ok_or(TooManySteps)?;
+            if with_same_hash.iter().any(|one| is_same(one, item)) {
+                return Ok(true);
+            }
+            with_same_hash.push(item);
+        }
+        Ok(false)
     }
 
     fn object(
@@ -491,6 +501,29 @@ fn is_same(one: &Value, other: &Value) -> bool {
         }
         _ => one == other,
     }
+}
+
+/// Returns a hash that is the same for values that are equal by [`is_same`].
+fn hash_value(value: &Value, hasher: &RandomState) -> u64 {
+    let mut state = hasher.build_hasher();
+    std::mem::discriminant(value).hash(&mut state);
+    match value {
+        Value::Null => {}
+        Value::Bool(value) => value.hash(&mut state),
+        // Zero has two representations.
+        Value::Number(number) => (number.as_f64().unwrap_or(0.0) + 0.0).to_bits().hash(&mut state),
+        Value::String(text) => text.hash(&mut state),
+        Value::Array(items) => {
+            items.iter().for_each(|item| hash_value(item, hasher).hash(&mut state));
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            let hashes =
+                fields.map(|(name, value)| hasher.hash_one((name, hash_value(value, hasher))));
+            hashes.fold(0, u64::wrapping_add).hash(&mut state);
+        }
+    }
+    state.finish()
 }
 
 /// Returns whether a number is a multiple of another one, but for what floating point loses.

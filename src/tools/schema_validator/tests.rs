@@ -170,3 +170,21 @@ fn data_is_not_taken_for_schemas() {
         json!({ "enum": [value], "default": data, "properties": { "$ref": { "const": data } } });
     assert_eq!(messages(&schema, &value), Vec::<String>::new());
 }
+
+#[test]
+fn long_lists_are_searched_for_equal_elements() {
+    let validator = SchemaValidator::new(&json!({ "uniqueItems": true })).unwrap();
+    let is_unique =
+        |items: &[Value]| validator.violations(&json!(items), 2 * STEPS + 10).unwrap().is_empty();
+    let integers: Vec<Value> = (0..100_000).map(Value::from).collect();
+    let objects: Vec<Value> = (0..10_000).map(|n| json!({ "a": n, "b": [n, null] })).collect();
+    let with = |items: &[Value], more: Value| [items, &[more]].concat();
+    assert!(is_unique(&integers) && is_unique(&objects));
+    for equal in [json!(99_999), json!(7.0), json!(-0.0)] {
+        assert!(!is_unique(&with(&integers, equal.clone())), "{equal}");
+    }
+    assert!(!is_unique(&with(&objects, json!({ "b": [7.0, null], "a": 7 }))));
+    assert!(is_unique(&with(&objects, json!({ "a": 7, "b": [null, 7] }))));
+    // These have the same value as floating-point numbers.
+    assert!(is_unique(&[json!(u64::MAX), json!(u64::MAX - 1)]));
+}

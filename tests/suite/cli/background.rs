@@ -121,6 +121,23 @@ fn an_answer_waits_for_a_command_that_is_needed() {
     );
 }
 
+/// An answer waits, so that the model does not use up its tries at once.
+#[test]
+fn the_failure_of_a_needed_command_reaches_a_model_that_does_not_ask() {
+    let world = CliFixture::new();
+    let server = Server::new([
+        start("c1", "sleep 1; echo 2 tests failed; exit 3", r#", "needed": true"#),
+        chat::text("All is well."),
+        chat::text("Two tests fail."),
+    ]);
+    let ran = world.run_with_server(&server, &YOLO);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    assert_eq!(ran.json()["output"], "Two tests fail.");
+    let shown = server.requests()[2].json()["messages"].to_string();
+    assert!(shown.contains("(call_id \\\"c1\\\"): exit code 3\\n2 tests failed"), "{shown}");
+    assert!(!shown.contains("still runs"), "{shown}");
+}
+
 /// What a call waits for is a change of the session.
 #[test]
 fn what_is_waited_for_is_undone() {

@@ -223,10 +223,31 @@ fn nothing_survives_the_end_of_the_run() {
 fn a_needed_command_is_unfinished_until_it_has_ended() {
     let world = ToolFixture::new();
     start(&world, "read x; echo $x", &json!({"needed": true}));
-    assert_eq!(world.registry.unfinished(), ["`read x; echo $x` (call_id \"call-1\")"]);
+    let needed = || world.registry.wait_for_needed(Duration::ZERO, &scope().cancel);
+    assert_eq!(needed().running, ["`read x; echo $x` (call_id \"call-1\")"]);
     input(&world, "go");
     output(&world, &json!({"wait": 10, "until_end": true}));
-    assert_eq!(world.registry.unfinished(), Vec::<String>::new());
+    assert_eq!((needed().running, needed().ended), (Vec::<String>::new(), Vec::new()));
+}
+
+#[test]
+fn the_end_of_a_needed_command_that_no_call_has_shown_is_waited_for_and_reported_once() {
+    let world = ToolFixture::new();
+    start(&world, "read x; seq 9; exit 3", &json!({"needed": true}));
+    input(&world, "go");
+    let wait = || world.registry.wait_for_needed(Duration::from_secs(30), &scope().cancel);
+    let first = wait();
+    let lines = "[... 4 lines omitted ...]\n5\n6\n7\n8\n9";
+    assert_eq!(
+        first.ended,
+        [format!("`read x; seq 9; exit 3` (call_id \"call-1\"): exit code 3\n{lines}")]
+    );
+    assert!(first.running.is_empty() && wait().ended.is_empty());
+    // What stop_command or the start itself has shown is not reported again.
+    start_as(&world, "call-2", "sleep 4790.8", &json!({"needed": true}));
+    world.ok("stop_command", &json!({"call_id": "call-2"}));
+    start_as(&world, "call-3", "exit 4", &json!({"needed": true, "ready_pattern": "up"}));
+    assert!(wait().ended.is_empty());
 }
 
 #[test]
