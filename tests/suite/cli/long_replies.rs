@@ -79,19 +79,6 @@ fn document(api: &str, size: usize) -> ScriptedReply {
     ScriptedReply::with_length(200, &body.to_string())
 }
 
-/// Returns a stream whose last events each have the whole text.
-fn repeating_stream(size: usize) -> ScriptedReply {
-    let response = response(&lines(size));
-    let item = &response["output"][0];
-    ScriptedReply::stream([
-        chat::event(
-            &json!({"type": "response.output_item.added", "output_index": 0, "item": item}),
-        ),
-        chat::event(&json!({"type": "response.output_item.done", "output_index": 0, "item": item})),
-        chat::event(&json!({"type": "response.completed", "response": response})),
-    ])
-}
-
 fn lines(size: usize) -> String {
     let mut text = "some words of a line\n".repeat(size.div_ceil(21));
     text.truncate(size - 1);
@@ -138,6 +125,4 @@ fn a_long_reply_takes_at_most_three_times_its_size() {
     for api in ["openai-chat", "anthropic", "gemini", "openai"] {
         check(api, SIZE, &["--no-stream"], |size| document(api, size));
     }
-    // No event is longer than 8 MiB.
-    check("openai", 7 << 20, &[], repeating_stream);
 }
