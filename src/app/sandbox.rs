@@ -207,7 +207,8 @@ fn build_policy(
         world.variable("XDG_CONFIG_HOME").and_then(|path| exec::resolve_path(path.as_ref()));
     let configs = configs.filter(|path| path.starts_with(&workspace) && *path != workspace);
     let own = own.chain(dotfiles.into_iter().flatten()).chain(configs);
-    let user = folders.config.into_iter().chain(followed_files(config, world, &workspace));
+    let user =
+        folders.config.into_iter().chain(followed_files(config, world, &workspace, &user_git));
     let own = own.chain(user_files(user.collect(), skills, &workspace, &writable));
     SandboxPolicy {
         mode: sandbox.mode,
@@ -253,7 +254,12 @@ fn build_policy(
 }
 
 /// Returns the files that settings of the user name, or options: configurations, prices, and what may run unconfined.
-fn followed_files(config: &Config, world: &ProcessEnv, workspace: &Path) -> Vec<PathBuf> {
+fn followed_files(
+    config: &Config,
+    world: &ProcessEnv,
+    workspace: &Path,
+    git: &UserGitConfig,
+) -> Vec<PathBuf> {
     let config::Settings { llm, models, mcp, hooks, costs, .. } = &config.settings;
     let of_models = models.values().filter_map(|model| model.api_key_command.as_ref());
     let of_servers = mcp.servers.iter().filter_map(|server| server.oauth.as_ref());
@@ -262,7 +268,6 @@ fn followed_files(config: &Config, world: &ProcessEnv, workspace: &Path) -> Vec<
     let unconfined = unconfined.filter(|hook| hook.sandbox == HookConfinement::Off);
     let lines = llm.api_key_command.iter().chain(of_models).chain(of_servers);
     let lines = lines.chain(unconfined.map(|hook| &hook.command));
-    let git = user_git(world);
     let run = lines.flat_map(|line| {
         let folders = [workspace, &world.cwd].into_iter();
         folders.flat_map(|folder| git.paths_in_command(line, folder)).collect::<Vec<_>>()
