@@ -93,9 +93,13 @@ fn attach_strace(pid: u32, more: &[&str]) -> Option<Child> {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-o", "/dev/null", "-p", &pid.to_string()]).args(more);
     let mut strace = strace.stderr(Stdio::null()).spawn().unwrap();
+    // It attaches to the threads one after the other.
     let is_watched = || {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
+        let mut threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        threads.all(|thread| {
+            let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+            status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
+        })
     };
     let begun = Instant::now();
     while !is_watched() {
