@@ -13,5 +13,22 @@ fn main() -> ExitCode {
     }
     // Where it cannot be had, the confinement of commands is what keeps them away.
     let _ = helper::forbid_inspection();
+    return_large_blocks();
     cli::main()
 }
+
+/// Makes the allocator of glibc return freed blocks of a mebibyte to the system. By default, it keeps them once the first
+/// one is freed, up to 32 MiB each and in every thread, so that a long reply would take several times its size.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[allow(unsafe_code)]
+fn return_large_blocks() {
+    const LARGE: std::ffi::c_int = 1 << 20;
+    // SAFETY: it takes numbers only, and there is no other thread yet.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, LARGE);
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn return_large_blocks() {}

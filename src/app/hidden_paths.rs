@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::process_env::ProcessEnv;
 use crate::config::has_address_with_user;
+use crate::workspace::PathResolver;
 
 /// Files and folders of the home that hold secrets and nothing that a build needs, by kind.
 const SECRET_PATHS: &str = "
@@ -54,6 +55,7 @@ pub(super) fn hidden_paths(
     sessions: &[PathBuf],
     readable: &[PathBuf],
     needed: &[&Path],
+    links: &PathResolver,
 ) -> Vec<PathBuf> {
     let folders = world.folders();
     let mut hidden: Vec<PathBuf> = folders.config.into_iter().collect();
@@ -72,19 +74,19 @@ pub(super) fn hidden_paths(
     let named = ["XDG_RUNTIME_DIR", "WAYLAND_DISPLAY", "NETRC"];
     hidden.extend(named.iter().filter_map(|name| world.variable(name)).map(PathBuf::from));
     let needed = needed.iter().copied().chain(folders.home.as_deref()).chain([Path::new("/tmp")]);
-    let needed: Vec<(PathBuf, &Path)> = needed.map(|path| (real_path(path), path)).collect();
-    hidden.retain(|path| path.is_absolute() && can_be_hidden(path, &needed));
+    let needed: Vec<(PathBuf, &Path)> = needed.map(|path| (real_path(path, links), path)).collect();
+    hidden.retain(|path| path.is_absolute() && can_be_hidden(path, &needed, links));
     hidden.into_iter().flat_map(|path| exclude_readable(path, readable)).collect()
 }
 
 /// Returns whether nothing that commands need, each with links resolved and as it is named, is in a folder.
-fn can_be_hidden(path: &Path, needed: &[(PathBuf, &Path)]) -> bool {
-    let hidden = real_path(path);
+fn can_be_hidden(path: &Path, needed: &[(PathBuf, &Path)], links: &PathResolver) -> bool {
+    let hidden = real_path(path, links);
     needed.iter().all(|(real, named)| !real.starts_with(&hidden) && !named.starts_with(path))
 }
 
-fn real_path(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+fn real_path(path: &Path, links: &PathResolver) -> PathBuf {
+    links.canonicalize(path).unwrap_or_else(|| path.to_owned())
 }
 
 /// Returns the socket in `unix:///run/x.sock`, `unix:path=/run/x,guid=1` or `/tmp/tmux-0/default,1,0`.
@@ -148,7 +150,11 @@ mod tests {
             ("/", false),
             ("/home", false),
         ] {
-            assert_eq!(can_be_hidden(Path::new(path), &needed), hides, "{path}");
+            assert_eq!(
+                can_be_hidden(Path::new(path), &needed, &PathResolver::default()),
+                hides,
+                "{path}"
+            );
         }
     }
 

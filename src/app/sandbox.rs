@@ -26,6 +26,7 @@ use crate::exec::{
 use crate::model::{hex, matches_wildcard};
 use crate::policy::GuardedFiles;
 use crate::port::{lock, unique_id};
+use crate::workspace::PathResolver;
 use crate::workspace::worktree::{BRANCH_PREFIX, is_isolated};
 
 /// Where commands run: those of the model confined, those of the user as the user.
@@ -176,7 +177,7 @@ fn is_first_cleanup(folder: &Path) -> bool {
 /// Makes harmless, once in a process, what commands of killed runs left, and killed writes into a workspace.
 pub fn finish_interrupted(world: &ProcessEnv) {
     let Some(state) = world.folders().state.filter(|state| is_first_cleanup(state)) else { return };
-    for sentence in exec::finish_interrupted(&state, &user_git(world)) {
+    for sentence in exec::finish_interrupted(&state, || user_git(world)) {
         log::warn!("after a run that was killed: {sentence}");
     }
 }
@@ -189,6 +190,7 @@ fn build_policy(
     skills: &UserSkills,
 ) -> SandboxPolicy {
     let sandbox = &config.settings.sandbox;
+    let links = PathResolver::default();
     let writable = without_links_out("sandbox.writable", &sandbox.writable, &workspace);
     let readable = without_links_out("sandbox.readable", &sandbox.readable, &workspace);
     let folders = world.folders();
@@ -197,19 +199,18 @@ fn build_policy(
     let sessions = state.iter().filter(|path| !path.starts_with(&workspace));
     let sessions: Vec<PathBuf> = sessions.map(|path| path.join("sessions")).collect();
     let user_git = user_git(world);
-    let followed = exec::followed_by_git(&workspace, &workspace, &user_git);
+    let followed = exec::followed_by_git(&workspace, &workspace, &user_git, &links);
     let home = folders.home.and_then(|home| home.canonicalize().ok());
-    let dotfiles = home.map(|home| workspace_dotfiles(&home, &workspace, &writable));
+    let dotfiles = home.map(|home| workspace_dotfiles(&home, &workspace, &writable, &links));
     let own = PROTECTED_PATHS.iter().chain(&OTHER_REPOSITORIES).map(|path| workspace.join(path));
-    let own = exec::with_link_targets(own, &workspace).into_iter().chain(followed);
+    let own = exec::with_link_targets(own, &workspace, &links).into_iter().chain(followed);
     // Programs of the user read these, and this one does.
-    let configs =
-        world.variable("XDG_CONFIG_HOME").and_then(|path| exec::resolve_path(path.as_ref()));
+    let configs = world.variable("XDG_CONFIG_HOME").and_then(|path| links.resolve(path.as_ref()));
     let configs = configs.filter(|path| path.starts_with(&workspace) && *path != workspace);
     let own = own.chain(dotfiles.into_iter().flatten()).chain(configs);
     let user =
         folders.config.into_iter().chain(followed_files(config, world, &workspace, &user_git));
-    let own = own.chain(user_files(user.collect(), skills, &workspace, &writable));
+    let own = own.chain(user_files(user.collect(), skills, &workspace, &writable, &links));
     SandboxPolicy {
         mode: sandbox.mode,
         network: sandbox.network,
@@ -228,7 +229,7 @@ fn build_policy(
         temp_owner: TempOwner::Supervisors,
         writable,
         caches: build_caches(world, &workspace, temp),
-        hidden: hidden_paths(world, &sessions, &readable, &[&workspace, temp]),
+        hidden: hidden_paths(world, &sessions, &readable, &[&workspace, temp], &links),
         readable,
         visible: skills.folders(),
         linked_repository: linked_repository_access(world, &workspace),
@@ -283,17 +284,18 @@ fn user_files(
     skills: &UserSkills,
     workspace: &Path,
     writable: &[PathBuf],
+    links: &PathResolver,
 ) -> Vec<PathBuf> {
     let used = skills.folders();
     let SkillSources { folders, parents, .. } = skills.sources();
     let all: Vec<PathBuf> =
         configuration.into_iter().chain(folders.iter().chain(&used).cloned()).collect();
-    let real: Vec<PathBuf> = all.iter().filter_map(|path| exec::resolve_path(path)).collect();
+    let real: Vec<PathBuf> = all.iter().filter_map(|path| links.resolve(path)).collect();
     let is_around = real.iter().any(|path| workspace.starts_with(path));
-    let open = writable.iter().filter_map(|path| exec::resolve_path(path));
+    let open = writable.iter().filter_map(|path| links.resolve(path));
     let inside = open.chain([workspace.to_owned()]).flat_map(|open| {
-        let mut found = exec::link_targets_within(all.iter().cloned(), &open);
-        found.extend(exec::with_link_targets(parents.iter().cloned(), &open));
+        let mut found = exec::link_targets_within(all.iter().cloned(), &open, links);
+        found.extend(exec::with_link_targets(parents.iter().cloned(), &open, links));
         found.extend(real.iter().filter(|path| **path == open).cloned());
         found
     });
@@ -409,7 +411,12 @@ const STARTUP_FILES: &str = "
 ";
 
 /// Returns the dotfiles of the home that lie in the workspace, also those that are links to there.
-fn workspace_dotfiles(home: &Path, workspace: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
+fn workspace_dotfiles(
+    home: &Path,
+    workspace: &Path,
+    writable: &[PathBuf],
+    links: &PathResolver,
+) -> Vec<PathBuf> {
     let below = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).collect::<Vec<_>>()
@@ -419,7 +426,7 @@ fn workspace_dotfiles(home: &Path, workspace: &Path, writable: &[PathBuf]) -> Ve
     };
     let there = below(home).into_iter().filter(is_dotfile).chain(below(&home.join(".config")));
     let all = there.chain(STARTUP_FILES.split_whitespace().map(|name| home.join(name)));
-    let real = all.filter_map(|path| exec::resolve_path(&path));
+    let real = all.filter_map(|path| links.resolve(&path));
     let inside = real.filter(|path| path.starts_with(workspace) && path != workspace);
     // What the user has opened stays open.
     let mut inside: Vec<PathBuf> =

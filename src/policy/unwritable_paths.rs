@@ -3,8 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::exec::{SandboxMode, SandboxPolicy, UserGitConfig, followed_by_git, resolve_path};
-use crate::workspace::escape_name;
+use crate::exec::{SandboxMode, SandboxPolicy, UserGitConfig, followed_by_git};
+use crate::workspace::{PathResolver, escape_name};
 
 /// Paths in the workspace that neither tools nor commands may write.
 ///
@@ -28,8 +28,9 @@ impl UnwritablePaths {
         if policy.mode == SandboxMode::Off {
             return Self::default();
         }
+        let links = PathResolver::default();
         let names =
-            policy.protected.iter().flat_map(|path| [Some(path.clone()), resolve_path(path)]);
+            policy.protected.iter().flat_map(|path| [Some(path.clone()), links.resolve(path)]);
         let inside = names.flatten().filter_map(|path| {
             let inside = path.strip_prefix(&policy.workspace).ok()?;
             Some(fold_case(&escape_name(inside.as_os_str())))
@@ -68,8 +69,9 @@ impl UnwritablePaths {
         let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
         let folders = folders.map(|folder| self.workspace.join(folder));
         let work_trees = folders.filter(|folder| folder.join(".git").symlink_metadata().is_ok());
-        let found =
-            work_trees.flat_map(|folder| followed_by_git(&folder, &self.workspace, &self.user_git));
+        let links = PathResolver::default();
+        let found = work_trees
+            .flat_map(|folder| followed_by_git(&folder, &self.workspace, &self.user_git, &links));
         let inside = found.filter_map(|path| {
             let inside = path.strip_prefix(&self.workspace).ok()?;
             Some(fold_case(&escape_name(inside.as_os_str())))

@@ -21,6 +21,7 @@ mod listing;
 mod open_folder;
 mod output_file;
 mod path;
+mod path_resolver;
 mod root;
 mod text;
 mod text_diff;
@@ -42,6 +43,7 @@ pub(crate) use open_folder::{
 };
 pub use output_file::{open_for_append, open_without_links, resolve_inside};
 pub use path::{PathError, RelPath, escape_name, link_target};
+pub use path_resolver::PathResolver;
 pub use root::{OpenFile, WorkspaceRoot};
 pub use text::{Encoding, TextFile, is_binary};
 pub use text_diff::unified_diff;

@@ -8,7 +8,7 @@ use super::command_paths::{CommandPaths, expand_home};
 use super::git_config::{Followed, GitSetting, parse};
 use super::git_words::GitWords;
 use super::{MAX_REPOSITORIES, named_folder, read_file};
-use crate::exec::confine::policy::resolve_path;
+use crate::workspace::PathResolver;
 
 /// The configuration of git that belongs to the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,15 +85,22 @@ impl UserGitConfig {
 /// Returns the configurations of the system that git may have been built to read: each installation has its own.
 fn system_files(search_path: &str) -> Vec<PathBuf> {
     let programs = std::env::split_paths(search_path).map(|folder| folder.join("git"));
-    let real = programs.filter_map(|program| program.canonicalize().ok());
+    let links = PathResolver::default();
+    let real = programs.filter_map(|program| links.canonicalize(&program));
     let own = real.filter_map(|program| Some(program.parent()?.parent()?.join("etc/gitconfig")));
     own.chain(["/etc/gitconfig".into(), "/usr/local/etc/gitconfig".into()]).collect()
 }
 
 /// Returns what git runs or follows below `within` when it works in a folder, according to the configurations of the
 /// user and the repository: configuration files, folders of hooks, included files, programs, and links to them.
-pub fn followed_by_git(folder: &Path, within: &Path, user: &UserGitConfig) -> Vec<PathBuf> {
-    let (Ok(folder), Ok(within)) = (folder.canonicalize(), within.canonicalize()) else {
+pub fn followed_by_git(
+    folder: &Path,
+    within: &Path,
+    user: &UserGitConfig,
+    links: &PathResolver,
+) -> Vec<PathBuf> {
+    let (Some(folder), Some(within)) = (links.canonicalize(folder), links.canonicalize(within))
+    else {
         return Vec::new();
     };
     // The work tree may be above.
@@ -102,7 +109,7 @@ pub fn followed_by_git(folder: &Path, within: &Path, user: &UserGitConfig) -> Ve
     let git = work_tree.join(".git");
     let own = named_folder(&git, "gitdir: ").unwrap_or_else(|| git.clone());
     let common = named_folder(&own.join("commondir"), "").unwrap_or_else(|| own.clone());
-    let mut found = FollowedPaths::new(&within, &git);
+    let mut found = FollowedPaths::new(&within, &git, links);
     for entry in fs::read_dir(common.join("hooks")).into_iter().flatten().flatten() {
         if let Ok(target) = fs::read_link(entry.path()) {
             found.add(&common.join("hooks").join(target));
@@ -123,7 +130,7 @@ pub fn followed_by_git(folder: &Path, within: &Path, user: &UserGitConfig) -> Ve
                 Followed::Include(path) => {
                     let path = folder.join(expand_home(path, user.home.as_deref()));
                     found.add(&path);
-                    files.extend(resolve_path(&path));
+                    files.extend(links.resolve(&path));
                 }
                 Followed::Path(path) => {
                     found.add(&work_tree.join(expand_home(path, user.home.as_deref())));
@@ -150,22 +157,31 @@ pub fn followed_by_git(folder: &Path, within: &Path, user: &UserGitConfig) -> Ve
             }
             continue;
         };
-        settings = read_file(&file).and_then(|text| parse_user_file(&text)).unwrap_or_default();
+        let text = links.canonicalize(&file).and_then(|real| read_file(&real));
+        settings = text.and_then(|text| parse_user_file(&text)).unwrap_or_default();
         read.push(file);
     }
     found.paths
 }
 
 /// Returns paths below a folder, and what they lead to there: as links, by links above them, and by links in them.
-pub fn with_link_targets(paths: impl Iterator<Item = PathBuf>, within: &Path) -> Vec<PathBuf> {
-    let mut found = FollowedPaths::new(within, &within.join(".git"));
+pub fn with_link_targets(
+    paths: impl Iterator<Item = PathBuf>,
+    within: &Path,
+    links: &PathResolver,
+) -> Vec<PathBuf> {
+    let mut found = FollowedPaths::new(within, &within.join(".git"), links);
     paths.for_each(|path| found.add(&path));
     found.paths
 }
 
 /// Returns what paths, wherever they are, and links in them lead to below a folder.
-pub fn link_targets_within(paths: impl Iterator<Item = PathBuf>, within: &Path) -> Vec<PathBuf> {
-    let mut found = FollowedPaths::new(within, &within.join(".git"));
+pub fn link_targets_within(
+    paths: impl Iterator<Item = PathBuf>,
+    within: &Path,
+    links: &PathResolver,
+) -> Vec<PathBuf> {
+    let mut found = FollowedPaths::new(within, &within.join(".git"), links);
     found.outside = Some(BTreeSet::new());
     paths.for_each(|path| found.add(&path));
     found.paths
@@ -193,6 +209,7 @@ const MAX_LINKS: u32 = 40;
 
 struct FollowedPaths<'a> {
     within: &'a Path,
+    links: &'a PathResolver,
     /// The repository of the work tree, whose own files are protected as such.
     own: [PathBuf; 3],
     paths: Vec<PathBuf>,
@@ -203,9 +220,9 @@ struct FollowedPaths<'a> {
 }
 
 impl<'a> FollowedPaths<'a> {
-    fn new(within: &'a Path, git: &Path) -> Self {
+    fn new(within: &'a Path, git: &Path, links: &'a PathResolver) -> Self {
         let own = ["hooks", "config", "config.worktree"].map(|name| git.join(name));
-        Self { within, own, paths: Vec::new(), seen: 0, outside: None }
+        Self { within, links, own, paths: Vec::new(), seen: 0, outside: None }
     }
 
     /// Adds a path with the links on the way to it, and what those in it lead to.
@@ -213,11 +230,12 @@ impl<'a> FollowedPaths<'a> {
         let mut todo = vec![path.to_owned()];
         while let Some(path) = todo.pop() {
             let path = self.follow_links(path);
-            let real = resolve_path(&path).map(|path| match (path.file_name(), path.parent()) {
-                // The scripts in this folder run those in its parent.
-                (Some(name), Some(parent)) if name == "_" => parent.to_owned(),
-                _ => path,
-            });
+            let real =
+                self.links.resolve(&path).map(|path| match (path.file_name(), path.parent()) {
+                    // The scripts in this folder run those in its parent.
+                    (Some(name), Some(parent)) if name == "_" => parent.to_owned(),
+                    _ => path,
+                });
             let mut folders: Vec<PathBuf> =
                 real.into_iter().filter(|path| self.enters(path)).collect();
             while let Some(folder) = folders.pop() {
@@ -247,12 +265,14 @@ impl<'a> FollowedPaths<'a> {
     fn follow_links(&mut self, mut path: PathBuf) -> PathBuf {
         for _ in 0..MAX_LINKS {
             // The outermost one.
-            let Some(link) = path.ancestors().filter(|path| path.is_symlink()).last() else {
-                break;
-            };
+            let links = path.ancestors().map(|link| {
+                link.parent()
+                    .zip(self.links.read_link(link))
+                    .map(|(folder, target)| (link, folder, target))
+            });
+            let Some((link, folder, target)) = links.flatten().last() else { break };
             let rest = path.strip_prefix(link).unwrap_or(Path::new(""));
-            let (Ok(target), Some(folder)) = (fs::read_link(link), link.parent()) else { break };
-            let real = resolve_path(folder).zip(link.file_name());
+            let real = self.links.resolve(folder).zip(link.file_name());
             let next = folder.join(target).join(rest).components().collect();
             self.add_real(real.map_or_else(|| link.to_owned(), |(folder, name)| folder.join(name)));
             path = next;

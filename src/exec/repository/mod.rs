@@ -20,6 +20,7 @@ mod scan;
 mod watches;
 mod write_watch;
 
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 #[cfg(target_os = "linux")]
@@ -47,7 +48,7 @@ use super::confine::policy::{CopiedFile, LinkedRepositoryAccess, SandboxMode, Sa
 use super::protected::absent_paths::AbsentPaths;
 use super::stored_path;
 use crate::port::lock;
-use crate::workspace::{open_canonical, real_path};
+use crate::workspace::{PathResolver, open_canonical, real_path};
 
 /// A folder that is searched for repositories.
 struct ScanRoot {
@@ -223,13 +224,14 @@ impl RepositoryGuard {
 
     /// Protects what git runs or follows below a folder when it works in a work tree.
     fn protect_named(&mut self, work_tree: &Path, within: &Path) {
-        let found = followed_by_git(work_tree, within, &self.policy.user_git);
+        let found =
+            followed_by_git(work_tree, within, &self.policy.user_git, &PathResolver::default());
         self.protect_all(found);
     }
 
     /// Protects paths, and what they lead to in a folder.
     fn protect_with_links(&mut self, paths: impl Iterator<Item = PathBuf>, within: &Path) {
-        let found = with_link_targets(paths, within);
+        let found = with_link_targets(paths, within, &PathResolver::default());
         self.protect_all(found);
     }
 
@@ -531,7 +533,8 @@ fn read_only_paths(policy: &SandboxPolicy) -> Vec<PathBuf> {
 fn private_folders(policy: &SandboxPolicy) -> Vec<PathBuf> {
     let temp = Some(&policy.temp).filter(|temp| !temp.as_os_str().is_empty());
     let all = policy.caches.store.iter().chain(temp);
-    all.filter_map(|path| super::confine::policy::resolve_path(path)).collect()
+    let links = PathResolver::default();
+    all.filter_map(|path| links.resolve(path)).collect()
 }
 
 /// Replaces a file in a folder that commands may write, whatever is at its path.
@@ -739,7 +742,8 @@ pub fn new_record_path(state: &Path) -> PathBuf {
 }
 
 /// Makes harmless what commands of killed runs created for git. Returns a sentence for each change.
-pub fn finish_interrupted(state: &Path, user: &UserGitConfig) -> Vec<String> {
+pub fn finish_interrupted(state: &Path, user: impl FnOnce() -> UserGitConfig) -> Vec<String> {
+    let user = LazyCell::new(user);
     let entries = fs::read_dir(state.join(RECORD_FOLDER)).into_iter().flatten().flatten();
     let is_whole = |entry: &fs::DirEntry| !is_unfinished(&entry.file_name());
     let finished = entries.filter(is_whole).flat_map(|entry| {
@@ -756,7 +760,7 @@ pub fn finish_interrupted(state: &Path, user: &UserGitConfig) -> Vec<String> {
         let open = |path: &Path| open_canonical(path).ok();
         let notices = match left {
             Ok(None) => return Vec::new(),
-            Ok(Some(record)) => record.clean_up(user, open),
+            Ok(Some(record)) => record.clean_up(&user, open),
             // The run has ended meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
             Err(error) => vec![format!("{} can't be read: {error}", path.display())],

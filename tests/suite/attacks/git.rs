@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use architect::exec::{SandboxLevel, SandboxMode, UserGitConfig, followed_by_git};
+use architect::workspace::PathResolver;
 use serde_json::{Value, json};
 
 use crate::tools::fixture::{ToolFixture, yolo_settings};
@@ -1320,7 +1321,12 @@ impl UserWorkspace {
             assert!(output.0, "{before}: {}", output.1);
             policy.user_git = UserGitConfig::new(Some(&around), home_variable(&around));
             policy.caches.store = Some(around.join("store"));
-            policy.protected.extend(followed_by_git(&path, &path, &policy.user_git));
+            policy.protected.extend(followed_by_git(
+                &path,
+                &path,
+                &policy.user_git,
+                &PathResolver::default(),
+            ));
             policy.record_path = Some(architect::exec::new_record_path(&around.join("state")));
             (policy.mode, policy.ceiling) = (mode, ceiling);
         });
@@ -1453,7 +1459,12 @@ fn what_a_repository_above_the_workspace_runs_in_it_is_protected() {
                     user(&above, &format!("git init -q . && git config {setting} '{value}'"));
                 assert!(made.0, "{}", made.1);
                 let (path, user) = (&policy.workspace, UserGitConfig::default());
-                policy.protected.extend(followed_by_git(path, path, &user));
+                policy.protected.extend(followed_by_git(
+                    path,
+                    path,
+                    &user,
+                    &PathResolver::default(),
+                ));
                 policy.mode =
                     if is_confined { SandboxMode::WorkspaceWrite } else { SandboxMode::Off };
             });
@@ -1510,7 +1521,12 @@ fn what_variables_of_the_user_make_git_run_is_protected() {
                 let pairs = pairs.split(' ').filter_map(|pair| pair.split_once('='));
                 let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
                 policy.user_git = UserGitConfig::new(None, pairs);
-                policy.protected.extend(followed_by_git(&path, &path, &policy.user_git));
+                policy.protected.extend(followed_by_git(
+                    &path,
+                    &path,
+                    &policy.user_git,
+                    &PathResolver::default(),
+                ));
                 policy.mode = mode;
             });
             if world.supervisor.enforcement().unwrap().level < SandboxLevel::Namespaces
@@ -1719,7 +1735,7 @@ impl UserWorkspace {
             let output = user(&around, &make);
             assert!(output.0, "{}", output.1);
             let (path, user) = (&policy.workspace, UserGitConfig::default());
-            policy.protected.extend(followed_by_git(path, path, &user));
+            policy.protected.extend(followed_by_git(path, path, &user, &PathResolver::default()));
             (policy.mode, policy.ceiling) = (mode, ceiling);
         });
         let canary = world.path.parent().unwrap().join("canary");

@@ -79,6 +79,26 @@ fn document(api: &str, size: usize) -> ScriptedReply {
     ScriptedReply::with_length(200, &body.to_string())
 }
 
+/// Returns a stream whose last events each have the whole text, as those of the Responses API.
+fn repeating_stream(size: usize) -> ScriptedReply {
+    let response = response(&lines(size));
+    let item = &response["output"][0];
+    let (part, text) = (&item["content"][0], &item["content"][0]["text"]);
+    let pieces = text.as_str().unwrap().as_bytes().chunks(PIECE);
+    let pieces = pieces.map(|piece| {
+        json!({"type": "response.output_text.delta", "delta": str::from_utf8(piece).unwrap()})
+    });
+    let begin = json!({"type": "response.output_item.added", "output_index": 0, "item": {}});
+    let end = [
+        json!({"type": "response.output_text.done", "text": text}),
+        json!({"type": "response.content_part.done", "part": part}),
+        json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
+        json!({"type": "response.completed", "response": response}),
+    ];
+    let events = [begin].into_iter().chain(pieces).chain(end);
+    ScriptedReply::stream(events.map(|event| chat::event(&event)))
+}
+
 fn lines(size: usize) -> String {
     let mut text = "some words of a line\n".repeat(size.div_ceil(21));
     text.truncate(size - 1);
@@ -125,4 +145,6 @@ fn a_long_reply_takes_at_most_three_times_its_size() {
     for api in ["openai-chat", "anthropic", "gemini", "openai"] {
         check(api, SIZE, &["--no-stream"], |size| document(api, size));
     }
+    // No event is longer than 8 MiB.
+    check("openai", 7 << 20, &[], repeating_stream);
 }
