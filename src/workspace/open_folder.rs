@@ -15,6 +15,8 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::{Mode, OFlags, fchmod, mkdirat, openat};
 use rustix::io::Errno;
 
+use super::path_resolver::PathResolver;
+
 /// All permissions of a folder's owner.
 pub(crate) const OWNER: u32 = 0o700;
 
@@ -194,11 +196,7 @@ fn walk(
 
 /// Resolves the links of an absolute path, as far as it exists.
 pub(crate) fn real_path(path: &Path) -> PathBuf {
-    let real = path.ancestors().find_map(|existing| {
-        let rest = path.strip_prefix(existing).ok()?;
-        Some(existing.canonicalize().ok()?.join(rest))
-    });
-    real.map_or_else(|| path.to_owned(), |real| real.components().collect())
+    PathResolver::default().resolve(path).unwrap_or_else(|| path.to_owned())
 }
 
 #[cfg(test)]

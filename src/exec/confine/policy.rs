@@ -11,6 +11,7 @@ use crate::exec::package_caches::PackageCaches;
 use crate::exec::repository::UserGitConfig;
 use crate::exec::stored_path;
 use crate::model::word_enum;
+use crate::workspace::PathResolver;
 
 /// How commands are confined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -209,14 +210,14 @@ impl SandboxPolicy {
 
 /// Returns an absolute path without links; `None` if one of them leads out of one of these folders, which have none.
 pub fn resolve_within(path: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
-    let mut at = PathBuf::new();
+    let (mut at, links) = (PathBuf::new(), PathResolver::default());
     for part in path.components() {
         let next = match part {
             Component::Normal(name) => at.join(name),
             Component::ParentDir => at.parent().unwrap_or(Path::new("/")).to_owned(),
             Component::RootDir | Component::CurDir | Component::Prefix(_) => at.join(part),
         };
-        let target = resolve_path(&next).unwrap_or_else(|| next.clone());
+        let target = links.resolve(&next).unwrap_or_else(|| next.clone());
         let is_link = matches!(part, Component::Normal(_)) && target != next;
         let is_left = |folder: &PathBuf| at.starts_with(folder) && !target.starts_with(folder);
         if is_link && folders.iter().any(is_left) {
@@ -229,26 +230,5 @@ pub fn resolve_within(path: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
 
 /// Resolves links in a path. The last component need not exist.
 pub fn resolve_path(path: &Path) -> Option<PathBuf> {
-    let real = path.ancestors().find_map(|existing| {
-        let rest = path.strip_prefix(existing).ok()?;
-        Some(existing.canonicalize().ok()?.join(rest))
-    })?;
-    // Joining an empty path would add a slash.
-    Some(real.components().collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn links_are_resolved_also_in_paths_that_do_not_exist() {
-        let folder = tempfile::tempdir().unwrap();
-        let (there, link) =
-            (folder.path().canonicalize().unwrap().join("there"), folder.path().join("link"));
-        std::fs::create_dir(&there).unwrap();
-        std::os::unix::fs::symlink(&there, &link).unwrap();
-        assert_eq!(resolve_path(&link).unwrap().as_os_str(), there.as_os_str());
-        assert_eq!(resolve_path(&link.join(".git/hooks")), Some(there.join(".git/hooks")));
-    }
+    PathResolver::default().resolve(path)
 }
