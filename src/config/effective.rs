@@ -48,7 +48,7 @@ pub struct EffectiveValue {
 impl EffectiveValue {
     /// Returns the value as TOML; `None` if it is not set. Secrets are `***`.
     pub fn value(&self) -> Option<String> {
-        let is_arguments = self.key.ends_with(".args");
+        let is_arguments = self.key.rsplit('.').next() == Some("args");
         let redacted = self.value.as_ref().map(|value| match value {
             ConfigValue::Text(text) => ConfigValue::Text(redact_address(text)),
             ConfigValue::List(items) if is_arguments => ConfigValue::List(redact_arguments(items)),

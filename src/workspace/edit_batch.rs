@@ -461,7 +461,9 @@ mod tests {
         fs::create_dir_all(folder.path().join("d/x")).unwrap();
         let leftovers = Leftovers::default();
         let (folder, path) = (root.dir().open_dir("d").unwrap(), RelPath::new("d/a").unwrap());
-        ["x", "missing"].map(|name| leftovers.remove(&folder, &path, name));
+        for name in ["x", "missing"] {
+            leftovers.remove(&folder, &path, name);
+        }
         assert_eq!(leftovers.0.into_inner(), [Path::new("d/x")]);
     }
 
