@@ -248,7 +248,7 @@ impl LifePart {
         let is_named = |path: &Path| {
             let name = path.file_name().unwrap().to_str().unwrap();
             ran.code > 0
-                && name.ends_with(".tmp")
+                && name.starts_with(".architect-")
                 && (ran.out.contains(name) || ran.err.contains(name))
         };
         now.files.retain(|path, _| !is_named(path));
