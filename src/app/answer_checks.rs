@@ -12,7 +12,7 @@ use crate::config::QualityGate;
 use crate::exec::CommandSpec;
 use crate::machine::CheckResult;
 use crate::port::{AnswerChecks, EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun};
-use crate::tools::{NeededWork, SchemaValidator, ToolRegistry};
+use crate::tools::{NeededWork, SchemaValidator, ToolRegistry, first_big_integer};
 
 /// Several checks; the first one that an answer does not pass decides.
 pub(super) struct CheckSequence(pub(super) Vec<Arc<dyn AnswerChecks>>);
@@ -43,10 +43,25 @@ impl SchemaCheck {
         SchemaValidator::new(schema).map(Self).map_err(|error| wrong(error.to_string()))
     }
 
+    /// Returns the check, unless no answer can pass it.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the reason.
+    pub(super) fn require_satisfiable(self) -> Result<Self, AppError> {
+        match self.0.unsatisfiable() {
+            Some(why) => Err(AppError::InvalidSchema(format!("can't be satisfied: {why}"))),
+            None => Ok(self),
+        }
+    }
+
     fn validation_errors(&self, answer: &str) -> Vec<String> {
         match serde_json::from_str::<Value>(answer.trim()) {
             Err(error) => vec![format!("it is not JSON: {error}")],
-            Ok(value) => schema_errors(&self.0, &value, MAX_REPORTED_ERRORS),
+            Ok(value) => match first_big_integer(answer) {
+                Some(number) => vec![format!("the integer {number} has more than 64 bits")],
+                None => schema_errors(&self.0, &value, MAX_REPORTED_ERRORS),
+            },
         }
     }
 }
@@ -176,12 +191,17 @@ mod tests {
         let schema = SchemaCheck::new(&schema).unwrap();
         assert_eq!(schema.validation_errors("{\"n\": 1}"), Vec::<String>::new());
         assert!(schema.validation_errors("n = 1")[0].starts_with("it is not JSON"));
+        let big = "{\"n\": 18446744073709551617}";
+        assert!(schema.validation_errors(big)[0].contains("18446744073709551617 has more than"));
         assert!(schema.validation_errors("{\"n\": \"x\"}")[0].starts_with("/n: "));
     }
 
     #[test]
     fn an_invalid_schema_is_the_users_mistake() {
-        let Err(error) = SchemaCheck::new(&json!({"type": 7})) else { panic!("it was taken") };
-        assert!(error.is_user_error(), "{error}");
+        for schema in [json!({"type": 7}), json!(false), json!({"$ref": "#"})] {
+            let check = SchemaCheck::new(&schema).and_then(SchemaCheck::require_satisfiable);
+            let Err(error) = check else { panic!("it was taken: {schema}") };
+            assert!(error.is_user_error(), "{error}");
+        }
     }
 }

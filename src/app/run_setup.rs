@@ -210,9 +210,9 @@ impl RunSetup {
     ///
     /// # Errors
     ///
-    /// Fails if the schema is invalid.
+    /// Fails if the schema is invalid, or no answer satisfies it.
     pub fn with_schema(mut self, schema: Value) -> Result<Self, AppError> {
-        SchemaCheck::new(&schema)?;
+        SchemaCheck::new(&schema)?.require_satisfiable()?;
         self.schema = Some(Arc::new(schema));
         Ok(self)
     }

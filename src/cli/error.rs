@@ -128,13 +128,17 @@ impl From<JournalError> for CliError {
 fn from_config_error(error: &ConfigError) -> CliError {
     if let [problem] = &*error.problems
         && let ProblemKind::Unknown { kind, known, .. } = &problem.kind
-        && !known.is_empty()
+        && (!known.is_empty() || *kind == "profile")
     {
         // The option is obvious, and `--mode` stands for a key that the user has not typed.
         let trouble = &problem.kind;
-        let failure = CliError::usage(format!("{trouble}\n  known {kind}s: {}", known.join(", ")));
+        let names = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let failure = CliError::usage(format!("{trouble}\n  known {kind}s: {names}"));
         return match *kind {
             "agent" => failure.hint("`architect agents` describes them"),
+            "profile" if known.is_empty() => {
+                failure.hint("a table `[profiles.NAME]` of a configuration file defines one")
+            }
             _ => failure,
         };
     }

@@ -99,6 +99,10 @@ fn decode_text(from: impl Read, name: &str) -> Result<String, CliError> {
             "the task from {name} is longer than {MAX_TASK_BYTES} bytes"
         )));
     }
+    // Some editors write a byte order mark before a text.
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        bytes.drain(..3);
+    }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(text),
         Err(error) if error.as_bytes().contains(&0) => {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::keys::Description;
-use super::origin::{OriginSource, ValueOrigin};
+use super::origin::{OriginSource, ValueOrigin, may_be_secret, suggests_secret};
 use super::problem::{ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
 use super::value_tree::{ConfigNode, ConfigValue};
 
@@ -48,8 +48,53 @@ pub struct EffectiveValue {
 impl EffectiveValue {
     /// Returns the value as TOML; `None` if it is not set. Secrets are `***`.
     pub fn value(&self) -> Option<String> {
-        self.value.as_ref().map(ConfigValue::to_string)
+        let is_arguments = self.key.rsplit('.').next() == Some("args");
+        let redacted = self.value.as_ref().map(|value| match value {
+            ConfigValue::Text(text) => ConfigValue::Text(redact_address(text)),
+            ConfigValue::List(items) if is_arguments => ConfigValue::List(redact_arguments(items)),
+            other => other.clone(),
+        });
+        redacted.map(|value| value.to_string())
     }
+}
+
+/// What stands for a secret.
+const MASK: &str = "***";
+
+/// Parameters of addresses whose values are no secrets.
+const HARMLESS_PARAMETERS: [&str; 3] = ["api-version", "api_version", "version"];
+
+/// Returns a text without the values of parameters, if it is an address.
+fn redact_address(text: &str) -> String {
+    let Some((address, parameters)) = text.split_once('?').filter(|_| text.contains("://")) else {
+        return text.to_owned();
+    };
+    let redact = |parameter: &str| match parameter.split_once('=') {
+        Some((name, _)) if !HARMLESS_PARAMETERS.contains(&name) => format!("{name}={MASK}"),
+        Some(_) => parameter.to_owned(),
+        None => MASK.to_owned(),
+    };
+    let parameters: Vec<String> = parameters.split('&').map(redact).collect();
+    format!("{address}?{}", parameters.join("&"))
+}
+
+/// Returns arguments of a program without those that may be secrets, by their form or by the option that they belong to.
+fn redact_arguments(items: &[ConfigNode]) -> Vec<ConfigNode> {
+    let mut is_value = false;
+    let redact = |item: &ConfigNode| {
+        let text = item.value.as_text().unwrap_or_default();
+        let is_named = std::mem::take(&mut is_value);
+        let redacted = match text.split_once('=') {
+            _ if is_named => MASK.to_owned(),
+            Some((name, _)) if suggests_secret(name) => format!("{name}={MASK}"),
+            _ if text.contains('?') && text.contains("://") => redact_address(text),
+            _ if may_be_secret(text) => MASK.to_owned(),
+            _ => text.to_owned(),
+        };
+        is_value = text.starts_with('-') && !text.contains('=') && suggests_secret(text);
+        ConfigNode { value: ConfigValue::Text(redacted), ..item.clone() }
+    };
+    items.iter().map(redact).collect()
 }
 
 /// The folders that relative paths are relative to.
@@ -85,6 +130,23 @@ impl RelativePathBase {
 mod tests {
     use super::*;
     use crate::config::origin::{ConfigDocument, LayerRank};
+
+    #[test]
+    fn keys_in_arguments_and_addresses_are_not_shown() {
+        let shown = |key: &str, value| {
+            let (key, value) = (key.to_owned(), Some(value));
+            EffectiveValue { key, origin: ValueOrigin::DEFAULT, value }.value().unwrap()
+        };
+        let text = |text: &str| ConfigValue::Text(text.to_owned());
+        let args = ["-y", "some-server", "--token", "plain", "--api-key=plain", "a1b2c3d4e5f6g7h8"];
+        let args = args.map(|arg| ConfigNode::new(text(arg), ValueOrigin::DEFAULT));
+        assert_eq!(
+            shown("mcp.servers.x.args", ConfigValue::List(args.into())),
+            r#"["-y", "some-server", "--token", "***", "--api-key=***", "***"]"#
+        );
+        let address = text("https://h/mcp?key=plain&api-version=1");
+        assert_eq!(shown("mcp.servers.x.url", address), r#""https://h/mcp?key=***&api-version=1""#);
+    }
 
     #[test]
     fn a_path_is_relative_to_the_folder_of_its_layer() {

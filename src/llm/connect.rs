@@ -354,7 +354,9 @@ fn build_target(
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in &settings.headers {
         let invalid = || ConnectError::InvalidHeader(name.clone());
-        let value = HeaderValue::from_str(value).map_err(|_| invalid())?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| invalid())?;
+        // Any of them may have a key; a recording is to have none.
+        value.set_sensitive(true);
         headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?, value);
     }
     for (name, value) in wire.headers() {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::decode::{DecodedReply, DeltaBuffer, TextField};
+use super::decode::{DecodedReply, DeltaBuffer, TextField, replace_lone_surrogates};
 use super::encode::MessageWriter;
 use super::schema;
 use crate::model::{
@@ -280,6 +280,16 @@ pub(super) trait ReplyReader: Send {
 
     /// Returns the reply, if it is complete.
     fn finish(self: Box<Self>) -> Result<DecodedReply>;
+}
+
+/// Reads the next event of a stream. Halves of surrogate pairs in it are replaced.
+pub(super) fn push_event(
+    reader: &mut dyn ReplyReader,
+    event: SseEvent<'_>,
+    deltas: &mut DeltaBuffer,
+) -> Result {
+    let data = replace_lone_surrogates(event.data);
+    reader.push(SseEvent { data: &data, ..event }, deltas)
 }
 
 /// Returns the parts of a reply that a request may have: text that is not blank, calls, and blocks of this wire.

@@ -16,6 +16,7 @@ use super::validate::CompiledSchema;
 use crate::model::{CallId, TimeSpan, ToolStatus};
 use crate::policy::{Confirmer, Elicitation};
 use crate::port::{EffectContext, EffectNotice, ToolSpec};
+use crate::tools::first_big_integer;
 
 /// A tool of a server, fixed for the run. Clones are the same tool.
 #[derive(Clone)]
@@ -96,6 +97,11 @@ impl ServerTool {
         let name = &self.0.spec.name;
         let arguments: Map<String, Value> = serde_json::from_str(text)
             .map_err(|error| format!("Invalid arguments for {name}: {error}."))?;
+        if let Some(number) = first_big_integer(text) {
+            return Err(format!(
+                "Invalid arguments for {name}: the integer {number} has more than 64 bits, and would not arrive exactly."
+            ));
+        }
         match self.0.compiled.check(name, &self.0.spec.schema, &arguments) {
             Ok(()) => Ok(arguments),
             Err(wrong) => Err(format!("Invalid arguments for {name}: {wrong}.")),

@@ -74,15 +74,20 @@ impl FileEdit {
     pub(super) fn apply(self, root: &WorkspaceRoot) -> ToolOutput {
         let linked: Vec<RelPath> =
             self.changes.iter().filter_map(|change| linked(root, change)).collect();
-        if let Err(error) = apply_changes(root, &self.changes) {
-            return ToolOutput::failed(error);
-        }
+        let left = match apply_changes(root, &self.changes) {
+            Ok(left) => left,
+            Err(error) => return ToolOutput::failed(error),
+        };
         for BatchedChange { path, after, .. } in &self.changes {
             if let Some(content) = after {
                 root.notify_written(path, content);
             }
         }
         let text = self.reports.iter().map(describe_change).chain(linked.iter().map(unlinked));
+        let left = left
+            .iter()
+            .map(|path| format!("The temporary file {} could not be removed.", path.display()));
+        let text = text.chain(left);
         let text = text.collect::<Vec<_>>().join("\n") + &self.remark.unwrap_or_default();
         ToolOutput { changes: self.reports, ..ToolOutput::ok(text) }
     }

@@ -91,7 +91,9 @@ pub use read_output::NAME as READ_OUTPUT;
 pub use read_skill::NAME as READ_SKILL;
 pub use registry::{PlannedCall, SharedQuota, ToolRegistry};
 pub use schema::{invalid_arguments, parse_arguments, tool_spec};
-pub use schema_validator::{SchemaError, SchemaValidator, SchemaViolation, TooManySteps};
+pub use schema_validator::{
+    SchemaError, SchemaValidator, SchemaViolation, TooManySteps, first_big_integer,
+};
 pub use settings::ShownDiffs;
 pub use settings::{
     CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, SkillFolder, ToolSettings,

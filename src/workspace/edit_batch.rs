@@ -5,8 +5,9 @@
 //! the previous ones are undone. Of two processes that change the same content, the second one fails.
 //!
 //! A killed process leaves temporary files behind. Their names contain those of the original and a digest of the
-//! content ([`leftover_path`]), so they can be found.
+//! content ([`leftover_path`]), so they can be found. Those that can't be removed are returned.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
@@ -50,9 +51,33 @@ pub struct BatchedChange {
 /// The largest file that is read for the comparison.
 const MAX_COMPARED_SIZE: u64 = 1 << 30;
 
+/// The temporary files of a batch that could not be removed.
+#[derive(Default)]
+struct Leftovers(RefCell<Vec<PathBuf>>);
+
+impl Leftovers {
+    /// Removes a temporary file next to a file.
+    fn remove(&self, folder: &Dir, path: &RelPath, name: &str) {
+        let temporary = path.as_path().with_file_name(name);
+        match twice(|| folder.remove_file(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                log::warn!("could not remove the temporary file {}: {error}", temporary.display());
+                self.0.borrow_mut().push(temporary);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Does something again if it fails: an error of a disk need not last.
+fn twice<T>(act: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    act().or_else(|_| act())
+}
+
 /// A prepared change: its new content is in a temporary file, if there is any.
 struct StagedChange<'a> {
     change: &'a BatchedChange,
+    leftovers: &'a Leftovers,
     folder: Dir,
     name: std::ffi::OsString,
     /// The temporary file; `None` once renamed into place.
@@ -75,13 +100,31 @@ struct CommittedChange<'a> {
     backup_name: Option<String>,
 }
 
-/// Makes changes together. No file may occur twice.
+/// Makes changes together. No file may occur twice. Returns the temporary files that could not be removed afterwards.
 ///
 /// # Errors
 ///
 /// Fails when a change cannot be made. All files are then unchanged, except those named in the error.
-pub fn apply_changes(root: &WorkspaceRoot, changes: &[BatchedChange]) -> Result<(), FileError> {
-    let staged = changes.iter().map(|change| StagedChange::new(root, change));
+pub fn apply_changes(
+    root: &WorkspaceRoot,
+    changes: &[BatchedChange],
+) -> Result<Vec<PathBuf>, FileError> {
+    let leftovers = Leftovers::default();
+    let applied = apply_together(root, changes, &leftovers);
+    let left = leftovers.0.into_inner();
+    match applied {
+        Ok(()) => Ok(left),
+        Err(cause) if left.is_empty() => Err(cause),
+        Err(cause) => Err(FileError::Leftovers { cause: Box::new(cause), left }),
+    }
+}
+
+fn apply_together(
+    root: &WorkspaceRoot,
+    changes: &[BatchedChange],
+    leftovers: &Leftovers,
+) -> Result<(), FileError> {
+    let staged = changes.iter().map(|change| StagedChange::new(root, change, leftovers));
     let mut staged = staged.collect::<Result<Vec<_>, _>>()?;
     let _locks = lock_folders(&staged)?;
     changes.iter().try_for_each(|change| change.check_unchanged(root))?;
@@ -100,7 +143,7 @@ pub fn apply_changes(root: &WorkspaceRoot, changes: &[BatchedChange]) -> Result<
             }
         }
     }
-    made.iter().for_each(CommittedChange::remove_backup);
+    made.iter().for_each(|made| made.remove_backup(leftovers));
     Ok(())
 }
 
@@ -163,7 +206,11 @@ impl BatchedChange {
 }
 
 impl<'a> StagedChange<'a> {
-    fn new(root: &WorkspaceRoot, change: &'a BatchedChange) -> Result<Self, FileError> {
+    fn new(
+        root: &WorkspaceRoot,
+        change: &'a BatchedChange,
+        leftovers: &'a Leftovers,
+    ) -> Result<Self, FileError> {
         let path = &change.path;
         let failed = |error: io::Error| FileError::from_io("write", path, error);
         let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
@@ -185,7 +232,7 @@ impl<'a> StagedChange<'a> {
             Some(_) => root.open_folder(&parent).map_err(failed)?,
         };
         root.check_write(folder.as_fd(), name, path)?;
-        let mut staged = Self { change, folder, name: name.to_owned(), temp_name: None };
+        let mut staged = Self { change, leftovers, folder, name: name.to_owned(), temp_name: None };
         if let Some(content) = &change.after {
             staged.write(content)?;
         }
@@ -230,8 +277,15 @@ impl<'a> StagedChange<'a> {
         root.check_write(self.folder.as_fd(), &self.name, &self.change.path)?;
         let path = &self.change.path;
         let failed = |error: io::Error| FileError::from_io("replace", path, error);
+        // A file to delete is moved away first, so that an undo works also if nothing can be removed.
+        let is_moved = self.temp_name.is_none() && keep == BackupMode::Keep;
         let old = match (&self.change.before, keep) {
             (None, _) | (Some(_), BackupMode::Discard) => None,
+            (Some(digest), BackupMode::Keep) if is_moved => {
+                let rename =
+                    |old: &String| Ok(rename_to_new(&self.folder, &self.name, &self.folder, old)?);
+                Some(create_unique(&self.name, digest, rename).map_err(failed)?.0)
+            }
             (Some(digest), BackupMode::Keep) => {
                 // The old file gets a second name, so that its path is never missing.
                 let link = |old: &String| self.folder.hard_link(&self.name, &self.folder, old);
@@ -248,11 +302,12 @@ impl<'a> StagedChange<'a> {
                 rename_to_new(&self.folder, beside, &self.folder, &self.name).map_err(Into::into)
             }
             Some(beside) => self.folder.rename(beside, &self.folder, &self.name),
+            None if is_moved => Ok(()),
             None => self.folder.remove_file(&self.name),
         };
         if let Err(error) = done {
             if let Some(old) = old {
-                let _ = self.folder.remove_file(old);
+                self.leftovers.remove(&self.folder, path, &old);
             }
             return Err(failed(error));
         }
@@ -264,7 +319,7 @@ impl<'a> StagedChange<'a> {
 impl Drop for StagedChange<'_> {
     fn drop(&mut self) {
         if let Some(beside) = &self.temp_name {
-            let _ = self.folder.remove_file(beside);
+            self.leftovers.remove(&self.folder, &self.change.path, beside);
         }
     }
 }
@@ -274,28 +329,28 @@ impl CommittedChange<'_> {
     fn undo(&self) -> Result<(), String> {
         let Self { path, name, .. } = self;
         match &self.backup_name {
-            Some(old) => self.folder.rename(old, self.folder, name).map_err(|error| {
+            Some(old) => twice(|| self.folder.rename(old, self.folder, name)).map_err(|error| {
                 let old = path.as_path().with_file_name(old);
                 format!(
                     "'{path}' is changed, and its old content is in '{}' ({error})",
                     old.display()
                 )
             }),
-            None => self.folder.remove_file(name).map_err(|error| {
+            None => twice(|| self.folder.remove_file(name)).map_err(|error| {
                 format!("'{path}' was created, and could not be removed ({error})")
             }),
         }
     }
 
-    fn remove_backup(&self) {
+    fn remove_backup(&self, leftovers: &Leftovers) {
         if let Some(old) = &self.backup_name {
-            let _ = self.folder.remove_file(old);
+            leftovers.remove(self.folder, self.path, old);
         }
     }
 }
 
 /// Returns a name for a temporary file next to another one, with this content.
-fn temp_file_name(name: &OsStr, digest: &str) -> String {
+pub(in crate::workspace) fn temp_file_name(name: &OsStr, digest: &str) -> String {
     let whole = sha256(&[name.as_bytes(), b"/", digest.as_bytes()].concat());
     format!(".architect-{}.tmp", &whole[..32])
 }
@@ -400,10 +455,23 @@ mod tests {
     }
 
     #[test]
+    fn a_temporary_file_that_stays_is_named() {
+        let (folder, root) = workspace();
+        // A folder can't be removed as a file is.
+        fs::create_dir_all(folder.path().join("d/x")).unwrap();
+        let leftovers = Leftovers::default();
+        let (folder, path) = (root.dir().open_dir("d").unwrap(), RelPath::new("d/a").unwrap());
+        for name in ["x", "missing"] {
+            leftovers.remove(&folder, &path, name);
+        }
+        assert_eq!(leftovers.0.into_inner(), [Path::new("d/x")]);
+    }
+
+    #[test]
     fn leftovers_of_a_killed_process_are_found_and_harmless() {
         let (folder, root) = workspace();
-        let change = change("d/a", None, Some("1"));
-        let mut staged = StagedChange::new(&root, &change).unwrap();
+        let (change, leftovers) = (change("d/a", None, Some("1")), Leftovers::default());
+        let mut staged = StagedChange::new(&root, &change, &leftovers).unwrap();
         staged.temp_name = None;
         drop(staged);
         let left = folder.path().join(leftover_path("d/a", &sha256(b"1")));
@@ -438,7 +506,8 @@ mod tests {
         let (folder, root) = workspace();
         fs::write(folder.path().join("a"), "1").unwrap();
         let first = change("a", Some("1"), Some("one"));
-        let mut staged = StagedChange::new(&root, &first).unwrap();
+        let leftovers = Leftovers::default();
+        let mut staged = StagedChange::new(&root, &first, &leftovers).unwrap();
         let made = staged.commit(&root, BackupMode::Keep).unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "one");
         made.undo().unwrap();
@@ -452,7 +521,8 @@ mod tests {
         let (folder, root) = workspace();
         fs::write(folder.path().join("a"), "1").unwrap();
         let first = change("a", Some("1"), Some("one"));
-        let mut staged = StagedChange::new(&root, &first).unwrap();
+        let leftovers = Leftovers::default();
+        let mut staged = StagedChange::new(&root, &first, &leftovers).unwrap();
         let made = staged.commit(&root, BackupMode::Keep).unwrap();
         let old = made.backup_name.clone().unwrap();
         // A file cannot replace a folder.

@@ -1,6 +1,7 @@
 //! Errors of file access.
 
 use std::io;
+use std::path::PathBuf;
 
 use rustix::io::Errno;
 use thiserror::Error;
@@ -68,6 +69,14 @@ pub enum FileError {
         /// The files that are changed, with the location of their old content and the failure to restore it.
         left: Vec<String>,
     },
+    /// A change failed, and temporary files could not be removed.
+    #[error("{cause}. These temporary files could not be removed: {}", list_paths(.left))]
+    Leftovers {
+        /// The failure.
+        cause: Box<Self>,
+        /// The temporary files.
+        left: Vec<PathBuf>,
+    },
     /// The system reported an error.
     #[error("could not {action} '{path}': {source}")]
     Io {
@@ -78,6 +87,11 @@ pub enum FileError {
         /// The system's error.
         source: io::Error,
     },
+}
+
+/// Returns paths as they are named in a sentence.
+fn list_paths(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 impl FileError {

@@ -7,6 +7,9 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
+/// What some editors write before a text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Opens a regular file for reading. A named pipe without a writer does not block, and a device does not fill the
 /// memory.
 ///
@@ -22,7 +25,7 @@ pub fn open_input(path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
 }
 
-/// Reads a text file like [`open_input`].
+/// Reads a text file like [`open_input`], without a byte order mark.
 ///
 /// # Errors
 ///
@@ -30,5 +33,8 @@ pub fn open_input(path: &Path) -> io::Result<File> {
 pub fn read_input(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     open_input(path)?.read_to_string(&mut text)?;
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.drain(..BYTE_ORDER_MARK.len_utf8());
+    }
     Ok(text)
 }

@@ -138,11 +138,18 @@ pub(super) fn copy_entry(from: &Dir, name: &OsStr, to: &Dir, new: &OsStr) -> io:
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     let mut copy = to.open_with(new, &options)?.into_std();
-    io::copy(&mut source, &mut copy)?;
-    if let Ok(modified) = found.modified() {
-        copy.set_times(FileTimes::new().set_modified(modified))?;
-    }
-    copy.set_permissions(Permissions::from_mode(found.permissions().mode() & 0o7777))
+    let mut fill = || {
+        io::copy(&mut source, &mut copy)?;
+        if let Ok(modified) = found.modified() {
+            copy.set_times(FileTimes::new().set_modified(modified))?;
+        }
+        copy.set_permissions(Permissions::from_mode(found.permissions().mode() & 0o7777))
+    };
+    fill().inspect_err(|_| {
+        if let Err(error) = to.remove_file(new).or_else(|_| to.remove_file(new)) {
+            log::warn!("could not remove the unfinished copy {}: {error}", new.display());
+        }
+    })
 }
 
 /// Sets the permissions of a folder, whatever it has.

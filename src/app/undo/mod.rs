@@ -294,13 +294,30 @@ impl UndoSession {
             let path = changes.first().map_or_else(String::new, |it| it.path.display().to_string());
             return Err(CheckpointError::ChangedMeanwhile(path).into());
         }
-        let copies = plan.copies.iter().map(|path| {
-            copy_beside(&self.root, path).map_err(|cause| AppError::System {
+        let mut copies = Vec::new();
+        let restored = self.restore_beside_copies(plan, now, &mut copies);
+        if restored.is_err() {
+            for path in &copies {
+                log::warn!("a copy was made before the undo failed, and stays: {}", path.display());
+            }
+        }
+        Ok(KeptFiles { saved: restored?, copies })
+    }
+
+    /// Copies the files that others have changed, and restores the files. Returns those that were saved meanwhile.
+    fn restore_beside_copies(
+        &mut self,
+        plan: &RestorePlan,
+        now: RecordedState,
+        copies: &mut Vec<PathBuf>,
+    ) -> Result<Vec<PathBuf>, AppError> {
+        for path in &plan.copies {
+            let copy = copy_beside(&self.root, path).map_err(|cause| AppError::System {
                 what: "keep a copy of a file",
                 cause: format!("{}: {cause}", path.display()),
-            })
-        });
-        let copies = copies.collect::<Result<Vec<_>, _>>()?;
+            })?;
+            copies.push(copy);
+        }
         let step = self.opened.history.machine.state.run().steps;
         let (kind, since) = (CheckpointKind::BeforeUndo, RunActivity::Unknown);
         let outcome = CheckpointOutcome::Recorded(now);
@@ -337,11 +354,11 @@ impl UndoSession {
             }
             return Err(error.into());
         }
-        self.opened.write_checkpoint(restored_record(&pending, &mut self.recorder, &copies)?)?;
+        self.opened.write_checkpoint(restored_record(&pending, &mut self.recorder, copies)?)?;
         self.log.finish()?;
         let StateRecorder { scanner, store, lengths } = &self.recorder;
         self.cache.save(scanner, store, lengths);
-        Ok(KeptFiles { copies, saved })
+        Ok(saved)
     }
 }
 

@@ -19,8 +19,9 @@ pub(crate) fn run(args: &ModelsArgs, world: &ProcessEnv) -> Result<u8, CliError>
     let provider = args.provider.as_deref().and_then(Provider::from_name);
     if let (Some(name), None) = (args.provider.as_deref(), provider) {
         let known = provider_names();
-        let text = format!("unknown provider '{name}'; known providers: {known}");
-        return Err(CliError::failed(text));
+        return Err(CliError::usage(format!(
+            "unknown provider '{name}'\n  known providers: {known}"
+        )));
     }
     if args.online {
         let available = available_models(&config, world, provider)?;

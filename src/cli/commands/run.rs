@@ -6,6 +6,7 @@ use architect::app::{ProcessEnv, RunRequest, SessionTarget, open_store};
 use architect::journal::SessionId;
 use architect::llm::Recorder;
 use architect::runner::set_idle_action;
+use architect::tools::first_big_integer;
 use architect::view::{CostSource, JsonFormat, RunResult};
 use architect::workspace::read_input;
 use architect::workspace::worktree::{WorktreeContent, WorktreeName};
@@ -142,6 +143,11 @@ fn read_schema(path: &Path) -> Result<Value, CliError> {
         ))
         .hint("--output-schema names a file with a JSON Schema")
     })?;
+    if let Some(number) = first_big_integer(&text) {
+        let path = path.display();
+        let text = format!("the schema in {path} has an integer of more than 64 bits: {number}");
+        return Err(CliError::usage(text));
+    }
     serde_json::from_str(&text).map_err(|error| {
         CliError::usage(format!("the schema in {} is not JSON: {error}", path.display()))
     })

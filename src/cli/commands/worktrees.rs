@@ -14,7 +14,7 @@ use crate::cli::args::{WorktreesArgs, WorktreesCommand};
 use crate::cli::error::CliError;
 use crate::cli::{config_options, output, worktree_run};
 
-/// The exit code of a merge of which protected files were made harmless.
+/// The exit code of a merge of which protected files were made harmless, or that left temporary files.
 const NOT_ALL_MERGED: u8 = 2;
 
 /// The outcome of a merge.
@@ -109,7 +109,7 @@ pub(super) fn merge(
     let outcome = worktrees.merge(&mut worktree, &confined)?;
     let denied = watch.finish();
     let remove = format!("`architect worktrees rm {name}` removes the worktree");
-    let (merged, text) = match outcome {
+    let (merged, mut text) = match outcome {
         MergeOutcome::Nothing => (MergedWork::Nothing, "nothing to merge\n".to_owned()),
         MergeOutcome::FastForward(commit) => {
             let text = format!("fast-forward to {}; {remove}\n", short(&commit));
@@ -124,8 +124,16 @@ pub(super) fn merge(
             (MergedWork::Files { files }, text)
         }
     };
-    let exit_code = if denied.is_empty() { 0 } else { NOT_ALL_MERGED };
-    let document = json!(MergeDocument { name: name.to_owned(), merged, denied });
+    let left: Vec<_> = worktree.leftovers().iter().map(|it| it.display().to_string()).collect();
+    for path in &left {
+        let path = sanitize::line(path);
+        text.push_str(&format!("could not be removed, and is not needed any more: {path}\n"));
+    }
+    if !left.is_empty() {
+        text.push_str(&format!("`architect worktrees merge {name}` tries again\n"));
+    }
+    let exit_code = if denied.is_empty() && left.is_empty() { 0 } else { NOT_ALL_MERGED };
+    let document = json!(MergeDocument { name: name.to_owned(), merged, denied, left });
     Ok(MergeReport { document, text, exit_code })
 }
 
@@ -191,6 +199,9 @@ pub(crate) struct MergeDocument {
     merged: MergedWork,
     /// A sentence for each file that was made harmless.
     denied: Vec<String>,
+    /// Temporary files that could not be removed from the workspace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    left: Vec<String>,
 }
 
 /// What was merged.

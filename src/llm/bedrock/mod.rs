@@ -17,6 +17,7 @@ use super::decode::{DeltaBuffer, TextField};
 use super::fault::{ApiError, classify_stream_error};
 use super::wire::{
     ApiFormat, ReplyReader, Result, WireSetup, parse_json, path_or_default, protocol_fault,
+    push_event,
 };
 use crate::net::event_stream::EventMessage;
 use crate::net::sse::SseEvent;
@@ -77,7 +78,7 @@ pub(super) fn read_message(
             let part = part.map_err(|_| protocol_fault("an event is not in Base64"))?;
             let data = std::str::from_utf8(&part);
             let data = data.map_err(|_| protocol_fault("an event is not UTF-8"))?;
-            reader.push(SseEvent { name: "", data }, deltas)
+            push_event(reader, SseEvent { name: "", data }, deltas)
         }
         ("exception", _) => {
             // The kind is enough if there is no text.

@@ -4,6 +4,7 @@ mod call_ids;
 mod decoded_reply;
 mod finish_reason;
 mod lenient;
+mod lone_surrogates;
 
 pub(super) use call_ids::CallIds;
 pub(super) use decoded_reply::{DecodedPart, DecodedReply, DeltaBuffer, estimate_usage};
@@ -11,3 +12,4 @@ pub(super) use finish_reason::FinishReason;
 pub(super) use lenient::{
     JsonText, List, Object, TextField, TokenCount, TokenDetails, append, text_or_json,
 };
+pub(super) use lone_surrogates::replace_lone_surrogates;

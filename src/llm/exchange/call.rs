@@ -10,9 +10,11 @@ use super::bom::BomSkipper;
 use super::transport::{IncomingResponse, ResponseBody};
 use super::wire_model::RequestTarget;
 use crate::llm::bedrock;
-use crate::llm::decode::{CallIds, DecodedReply, DeltaBuffer, TextField};
+use crate::llm::decode::{CallIds, DecodedReply, DeltaBuffer, TextField, replace_lone_surrogates};
 use crate::llm::fault::{self, ApiError};
-use crate::llm::wire::{ReplyReader, Result, StreamFraming, parse_json, protocol_fault};
+use crate::llm::wire::{
+    ReplyReader, Result, StreamFraming, parse_json, protocol_fault, push_event,
+};
 use crate::model::{Fault, FaultKind, Reply, RetryAdvice};
 use crate::net::event_stream::{EventStreamError, EventStreamParser};
 use crate::net::sse::{SseError, SseParser};
@@ -250,7 +252,10 @@ impl EventStream {
         let result = match parser {
             StreamParser::Sse(parser) => parser.push(chunk, |event| {
                 *has_event = true;
-                if reader.is_complete() { Ok(()) } else { reader.push(event, deltas) }
+                match reader.is_complete() {
+                    true => Ok(()),
+                    false => push_event(&mut **reader, event, deltas),
+                }
             }),
             StreamParser::Amazon(parser) => parser.push(chunk, |message| {
                 *has_event = true;
@@ -301,6 +306,7 @@ impl ResponseKind {
             Self::Document(body) => {
                 let text =
                     std::str::from_utf8(&body).map_err(|_| protocol_fault("it is not UTF-8"))?;
+                let text = &*replace_lone_surrogates(text);
                 if is_error_document(text)? {
                     return Err(call.classify(200, &HeaderMap::new(), &body));
                 }

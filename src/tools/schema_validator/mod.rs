@@ -3,11 +3,15 @@
 //! Supports drafts 4 to 2020-12, with references inside of the schema. Other documents are never loaded, and dynamic
 //! references are not supported. A validation takes a limited number of steps.
 
+mod big_integer;
 mod checks;
 mod compile;
 mod pattern;
+mod satisfiable;
 #[cfg(test)]
 mod tests;
+
+pub use big_integer::first_big_integer;
 
 use std::collections::HashMap;
 
@@ -69,6 +73,11 @@ impl SchemaValidator {
     /// Fails if the schema is invalid, or uses something that is not supported.
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
         compile::compile(schema)
+    }
+
+    /// Returns why no value satisfies the schema, as far as its structure shows; `None` if one may.
+    pub fn unsatisfiable(&self) -> Option<String> {
+        satisfiable::unsatisfiable(self)
     }
 
     /// Returns what is wrong with a value, in the order of the schema.

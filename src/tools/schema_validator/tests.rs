@@ -188,3 +188,43 @@ fn long_lists_are_searched_for_equal_elements() {
     // These have the same value as floating-point numbers.
     assert!(is_unique(&[json!(u64::MAX), json!(u64::MAX - 1)]));
 }
+
+#[test]
+fn a_schema_that_no_value_satisfies_is_found() {
+    let object = |fields: Value, more: Value| {
+        let mut schema = json!({ "type": "object", "required": ["a"], "properties": fields });
+        schema.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        schema
+    };
+    for (schema, reason) in [
+        (json!(false), "it is false"),
+        (json!({ "$ref": "#" }), "it refers to itself without end"),
+        (json!({ "anyOf": [{ "$ref": "#" }, true] }), "it refers to itself without end"),
+        (json!({ "oneOf": [true, { "$ref": "#" }] }), "it refers to itself without end"),
+        (json!({ "allOf": [true, false] }), "/allOf/1 is false"),
+        (json!({ "anyOf": [false, { "enum": [] }] }), "/anyOf/0 is false"),
+        (json!({ "not": {} }), "/not excludes everything"),
+        (object(json!({ "a": { "$ref": "#" } }), json!({})), "it contains itself without end"),
+        (
+            object(json!({ "b": true }), json!({ "additionalProperties": false })),
+            "it requires \"a\", which is not in its properties",
+        ),
+        (
+            json!({ "type": "array", "minItems": 1, "items": { "$ref": "#" } }),
+            "it contains itself without end",
+        ),
+    ] {
+        let found = SchemaValidator::new(&schema).unwrap().unsatisfiable();
+        assert_eq!(found.as_deref(), Some(reason), "{schema}");
+    }
+    for schema in [
+        json!(true),
+        json!({ "properties": { "a": false } }),
+        json!({ "anyOf": [false, { "type": "string" }] }),
+        object(json!({ "a": { "anyOf": [{ "type": "null" }, { "$ref": "#" }] } }), json!({})),
+        json!({ "type": "array", "items": { "$ref": "#" } }),
+        json!({ "required": ["a"], "properties": { "a": false } }),
+    ] {
+        assert_eq!(SchemaValidator::new(&schema).unwrap().unsatisfiable(), None, "{schema}");
+    }
+}

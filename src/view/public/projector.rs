@@ -20,7 +20,7 @@ use crate::machine::{
 use crate::model::{
     ConversationItem, EffectId, MessageOrigin, ReplyFinish, RunTime, Sha256Digest, TimeSpan,
 };
-use crate::port::{EffectNotice, HookRun, ReplyDelta, RunEvent};
+use crate::port::{EffectNotice, HookOutcome, HookPoint, HookRun, ReplyDelta, RunEvent};
 use crate::view::RunInfo;
 
 /// Projects the events of the driver to public events. Pure: the same run gives the same events.
@@ -43,6 +43,10 @@ pub struct EventProjector {
     /// The state before the next event, by which the chart determines the guard.
     state_before: Option<State>,
     warnings: Throttle,
+    /// The checks that the present answer did not pass, and what their commands printed last.
+    failed_checks: Vec<String>,
+    /// Why the last answer was not accepted.
+    rejection: Option<Arc<str>>,
     events: Vec<PublicEvent>,
 }
 
@@ -75,6 +79,8 @@ impl EventProjector {
             is_compacting: false,
             usage: BudgetUsage::default(),
             warnings: Throttle::new(),
+            failed_checks: Vec::new(),
+            rejection: None,
             events: Vec::new(),
         }
     }
@@ -144,6 +150,10 @@ impl EventProjector {
             self.emit(end);
         }
         self.messages(event, machine);
+        if let Event::Checked { result, .. } = event {
+            let failed = std::mem::take(&mut self.failed_checks);
+            self.rejection = rejection(result, &failed).map(Into::into);
+        }
         for note in &output.notes {
             self.emit_note(note, event, machine);
         }
@@ -335,10 +345,19 @@ impl EventProjector {
     /// Emits what went wrong, if the run failed.
     fn emit_failure(&mut self, machine: &Machine) {
         self.abort_compaction(machine);
-        let error = machine.state.outcome().and_then(|outcome| outcome.error.clone());
-        if let Some(message) = error {
+        if let Some(message) = machine.state.outcome().and_then(|outcome| self.error(outcome)) {
             self.emit(ErrorEvent { severity: Severity::Error, message });
         }
+    }
+
+    /// Returns why a run did not end with an accepted answer.
+    fn error(&self, outcome: &RunOutcome) -> Option<Arc<str>> {
+        let is_rejected =
+            matches!(outcome.reason, StopReason::SchemaNotMet | StopReason::ChecksFailed);
+        let rejection = self.rejection.clone().filter(|_| is_rejected);
+        let is_denied = outcome.reason == StopReason::ChecksFailed;
+        let denied = || is_denied.then(|| "a tool call was denied".into());
+        outcome.error.clone().or(rejection).or_else(denied)
     }
 
     fn delta(&mut self, id: EffectId, delta: &ReplyDelta) {
@@ -356,6 +375,10 @@ impl EventProjector {
             EffectNotice::Hook(hook) => {
                 let HookRun { name, point, outcome, duration, call: tool_call_id, message } =
                     hook.clone();
+                if point == HookPoint::Stop && outcome == HookOutcome::Blocked {
+                    let why = message.as_deref().map(first_and_last_line).unwrap_or_default();
+                    self.failed_checks.push(format!("{name}: {why}"));
+                }
                 self.emit(HookComplete { name, point, outcome, duration, tool_call_id, message });
             }
             EffectNotice::Warning { text } => {
@@ -381,6 +404,7 @@ impl EventProjector {
             output: None,
             error: Some("the run ended unexpectedly".into()),
         });
+        let error = self.error(&outcome);
         let end = AgentEnd {
             status: outcome.reason.status(),
             reason: outcome.reason,
@@ -391,9 +415,36 @@ impl EventProjector {
             cost: run.rules.price.map(|_| run.used.cost),
             journal_hash,
             output: outcome.output,
-            error: outcome.error,
+            error,
         };
         self.emit(end);
+    }
+}
+
+/// Returns why a check did not accept an answer, for the user; `None` if it did.
+fn rejection(result: &CheckResult, failed: &[String]) -> Option<String> {
+    match result {
+        CheckResult::Passed | CheckResult::FollowUp { .. } => None,
+        CheckResult::SchemaViolation { message } => {
+            let violations: Vec<&str> =
+                message.lines().filter_map(|line| line.strip_prefix("- ")).collect();
+            Some(format!("the answer does not satisfy the schema: {}", violations.join("; ")))
+        }
+        CheckResult::SentBack { .. } if !failed.is_empty() => Some(failed.join("; ")),
+        CheckResult::SentBack { message } => {
+            let text = message.strip_prefix("[SYSTEM] ").unwrap_or(message);
+            Some(text.lines().next().unwrap_or_default().to_owned())
+        }
+    }
+}
+
+/// Returns the first line of a text and the last one, which mostly says what went wrong.
+fn first_and_last_line(text: &str) -> String {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    match lines.next_back() {
+        Some(last) => format!("{first}: {last}"),
+        None => first.to_owned(),
     }
 }
 

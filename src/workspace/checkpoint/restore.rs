@@ -207,7 +207,13 @@ impl<'a> Restorer<'a> {
     fn settle_staging(&mut self, changes: &[PathChange]) {
         let root = self.scanner.root();
         for name in staging_folders(root, self.staging) {
-            let Ok(staging) = open_folder(root.dir().as_fd(), &name) else { continue };
+            let staging = match open_folder(root.dir().as_fd(), &name) {
+                Ok(staging) => staging,
+                Err(error) => {
+                    report_stays(root, &name, &error.into());
+                    continue;
+                }
+            };
             let mut is_kept_there = false;
             for PathChange { path, before, after } in changes {
                 let staged = staged_name(path);
@@ -220,7 +226,12 @@ impl<'a> Restorer<'a> {
                 }
                 let kept = keep_beside(root, &staging, &staged, path);
                 is_kept_there |= kept.is_none();
-                self.kept.push(kept.unwrap_or_else(|| Path::new(&name).join(&staged)));
+                self.kept.push(kept.unwrap_or_else(|| {
+                    // The next restore removes new contents alone.
+                    let other = path.file_name().unwrap_or_default();
+                    let renamed = rename_to_new(&staging, &staged, &staging, other);
+                    Path::new(&name).join(renamed.map_or(staged.as_ref(), |()| other))
+                }));
             }
             if !is_kept_there {
                 remove_folder(root, &name);
@@ -312,17 +323,32 @@ fn staging_folders(root: &WorkspaceRoot, prefix: &str) -> Vec<OsString> {
     names
 }
 
-/// Removes a folder of files; a call that fails is repeated once.
+/// Removes a folder of files; a call that fails is repeated once. What stays is reported, and the next restore tries again.
 fn remove_folder(root: &WorkspaceRoot, name: &OsStr) {
-    for _ in 0..2 {
-        let Ok(folder) = open_folder(root.dir().as_fd(), name) else { break };
-        for name in folder_names(&folder).unwrap_or_default() {
-            let _ = unlinkat(&folder, &name, AtFlags::empty());
+    let remove = || {
+        let folder = open_folder(root.dir().as_fd(), name)?;
+        let names = folder_names(&folder)?;
+        let is_content = |name: &&OsString| {
+            let name = name.to_str().unwrap_or_default();
+            ContentHash::parse(name.strip_suffix(".part").unwrap_or(name)).is_some()
+        };
+        for name in names.iter().filter(is_content) {
+            // One that stays keeps the folder.
+            let _ = unlinkat(&folder, name, AtFlags::empty());
         }
-        if unlinkat(root.dir(), name, AtFlags::REMOVEDIR).is_ok() {
-            break;
+        Ok::<_, io::Error>(unlinkat(root.dir(), name, AtFlags::REMOVEDIR)?)
+    };
+    match remove().or_else(|_| remove()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            report_stays(root, name, &error);
         }
+        _ => {}
     }
+}
+
+fn report_stays(root: &WorkspaceRoot, name: &OsStr, error: &io::Error) {
+    let path = root.path().join(name);
+    log::warn!("could not remove the temporary folder {}: {error}", path.display());
 }
 
 impl FileTransition<'_> {

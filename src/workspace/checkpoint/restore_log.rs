@@ -130,7 +130,13 @@ impl RestoreLog {
         let begun = write().context("write", &self.path).and_then(|()| self.sync());
         begun.inspect_err(|_| {
             for path in [&temporary, &self.path] {
-                let _ = fs::remove_file(path);
+                let removed = fs::remove_file(path).or_else(|_| fs::remove_file(path));
+                match removed {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        log::warn!("could not remove {}: {error}", path.display());
+                    }
+                    _ => {}
+                }
             }
         })
     }

@@ -156,6 +156,7 @@ impl Worktrees {
             start: None,
             merged: None,
             changes: Vec::new(),
+            leftovers: Vec::new(),
         };
         let mut new =
             NewWorktree { worktrees: self, request, folder, record, locked, notices: Vec::new() };

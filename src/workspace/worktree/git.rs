@@ -248,7 +248,29 @@ impl GitTree {
 
     /// Returns the commit that a name means; `None` if there is none.
     pub(super) fn commit(&self, name: &str) -> Result<Option<String>, WorktreeError> {
-        self.line(&["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")])
+        let args = ["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")];
+        match self.run(&args, None, None)? {
+            (Some(0), output, _) => {
+                Ok(Some(String::from_utf8_lossy(&output).trim_end().to_owned()))
+            }
+            (Some(1), ..) => Ok(None),
+            (_, _, message) => Err(failed(&args, &message)),
+        }
+    }
+
+    /// Returns the commit of a branch, by its full name; `None` if there is no such branch.
+    pub(super) fn branch_commit(
+        &self,
+        common_dir: &Path,
+        branch: &str,
+    ) -> Result<Option<String>, WorktreeError> {
+        let commit = self.commit(branch)?;
+        // Git takes a branch that it can't read for a missing one.
+        if commit.is_none() && common_dir.join(branch).symlink_metadata().is_ok() {
+            let message = format!("the branch {branch} can't be read");
+            return Err(WorktreeError::Git { command: "rev-parse".to_owned(), message });
+        }
+        Ok(commit)
     }
 }
 

@@ -15,7 +15,7 @@ use cap_std::fs::Dir;
 use super::changes::WorktreeState;
 use super::error::WorktreeError;
 use super::git::{GitTree, path_of};
-use super::merge_log::{MergeLog, PlannedChange};
+use super::merge_log::{MergeLog, PlannedChange, remove_temporary};
 use super::record::{WorktreePhase, WorktreeRecord};
 use super::repository::Repository;
 use super::tree_copy::{EntryContent, TreeManifest, open_tree};
@@ -92,11 +92,12 @@ impl Worktrees {
         worktree: &mut Worktree,
         confined: Option<&dyn ConfinedGit>,
     ) -> Result<MergeOutcome, WorktreeError> {
+        worktree.remove_leftovers()?;
         // A merge that was interrupted is completed first, or decided again.
         let mut before = Vec::new();
         if let Some(log) = MergeLog::load(&worktree.folder)? {
             before = log.changes();
-            if log.complete(&worktree.folder)? {
+            if log.complete(&worktree.folder, &mut worktree.record.leftovers)? {
                 worktree.note_merge(log.digest, take(&mut before), confined.is_none())?;
             }
         }
@@ -121,7 +122,7 @@ impl Worktrees {
         if !files.is_empty() {
             let log = MergeLog { digest: state.digest.clone(), top: top.clone(), files };
             log.store(&worktree.folder)?;
-            changes = log.make(&worktree.folder)?;
+            changes = log.make(&worktree.folder, &mut worktree.record.leftovers)?;
         }
         // What is in the files already was made before the interrupt.
         before.retain(|old| changes.iter().all(|new| new.path != old.path));
@@ -257,8 +258,10 @@ impl Forward {
         let update = format!("update ORIG_HEAD {head}\nupdate HEAD {tip} {head}\n");
         let update_ref = ["update-ref", "-m", &reason, "--stdin"];
         let moved = main.change(&update_ref, Some(update.as_bytes()), lock);
-        if moved.is_err() {
-            let _ = read_tree(tip, head);
+        if moved.is_err()
+            && let Err(error) = read_tree(tip, head).or_else(|_| read_tree(tip, head))
+        {
+            log::warn!("the changes are staged, since the index could not be restored: {error}");
         }
         moved.map(|()| tip.clone())
     }
@@ -267,6 +270,16 @@ impl Forward {
 impl Worktree {
     fn refused(&self, why: String) -> WorktreeError {
         WorktreeError::Conflicts { name: self.record.name.clone(), conflicts: vec![why] }
+    }
+
+    /// Removes the temporary files that earlier merges have left in the user's tree.
+    fn remove_leftovers(&mut self) -> Result<(), WorktreeError> {
+        let count = self.record.leftovers.len();
+        remove_temporary(&mut self.record.leftovers);
+        match self.record.leftovers.len() == count {
+            true => Ok(()),
+            false => self.locked.write(&self.record),
+        }
     }
 
     /// Notes a merge that was made completely. One whose changes are applied is not needed any more, also if its process is

@@ -11,15 +11,19 @@ use std::sync::Arc;
 
 use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::MERGE_EXTENSION;
 use super::error::WorktreeError;
-use super::tree_copy::{EntryContent, remove_all};
+use super::tree_copy::{EntryContent, is_gone, remove_all, remove_entry};
 use crate::model::{FileAction, FileChange};
-use crate::workspace::edit_batch::{BatchedChange, apply_changes, leftover_path, sha256};
+use crate::workspace::edit_batch::{
+    BatchedChange, apply_changes, is_leftover_name, leftover_path, rename_to_new, sha256,
+    temp_file_name,
+};
 use crate::workspace::error::FileError;
-use crate::workspace::open_folder::{create_below, open_below, open_parent};
+use crate::workspace::open_folder::{create_below, open_below, open_canonical_parent, open_parent};
 use crate::workspace::path::RelPath;
 use crate::workspace::root::WorkspaceRoot;
 
@@ -38,6 +42,8 @@ pub(super) struct PlannedChange {
     path: PathBuf,
     /// The digest of the entry before.
     before: String,
+    /// The digest of a file's content before, which its backup is named by.
+    replaced: Option<String>,
     after: EntryContent,
     change: FileChange,
 }
@@ -54,6 +60,8 @@ struct StoredMerge {
 struct StoredChange {
     path: Vec<u8>,
     before: String,
+    #[serde(default)]
+    replaced: Option<String>,
     after: StoredEntry,
     change: FileChange,
 }
@@ -79,21 +87,104 @@ impl PlannedChange {
         };
         let (added, removed) = (after.lines_not_in(before), before.lines_not_in(&after));
         let change = FileChange { path: path.to_string_lossy().into(), action, added, removed };
-        Self { before: before.digest(), path, after, change }
+        let replaced = file_digest(before);
+        Self { before: before.digest(), replaced, path, after, change }
     }
 
-    /// Removes temporary files that a killed process has left beside it.
-    fn remove_leftovers(&self, top: &Dir, ours: &EntryContent) {
-        let Some(path) = self.path.to_str() else { return };
-        for content in [ours, &self.after] {
-            if let EntryContent::File(content, _) = content
-                && let leftover = leftover_path(path, &sha256(content))
-                && let Ok((folder, name)) = open_parent(top, &leftover)
-            {
-                let _ = folder.remove_file(name);
+    /// Returns the name, in the top folder, of a new link, or of a file in the place of another entry, until all files are
+    /// changed.
+    fn staged_name(&self) -> String {
+        temp_file_name(self.path.as_os_str(), &self.after.digest())
+    }
+
+    /// Returns the paths of temporary files that a killed process may have left.
+    fn leftovers(&self, ours: &EntryContent) -> impl Iterator<Item = PathBuf> {
+        let staged = PathBuf::from(self.staged_name());
+        let digests = [self.replaced.clone(), file_digest(ours), file_digest(&self.after)];
+        let digests = digests.into_iter().flatten();
+        let path = self.path.to_str().map(str::to_owned);
+        let beside = digests.filter_map(move |digest| Some(leftover_path(path.as_ref()?, &digest)));
+        beside.chain([staged])
+    }
+}
+
+impl PlannedChange {
+    /// Writes a new link, or a file in the place of another entry, under its temporary name.
+    fn prepare(&self, top: &Dir) -> io::Result<()> {
+        let name = self.staged_name();
+        if !matches!(self.after, EntryContent::Link(_) | EntryContent::File(..)) {
+            return Ok(());
+        }
+        remove_entry(top, name.as_ref())?;
+        create(top, &name, &self.after)
+    }
+
+    /// Makes a change in which a link or a folder is created, replaced or removed.
+    fn apply_staged(&self, top: &Dir) -> io::Result<()> {
+        let is_new = matches!(self.after, EntryContent::Link(_) | EntryContent::File(..));
+        let folder = match open_parent(top, &self.path) {
+            _ if is_new => create_below(top, self.path.parent().unwrap_or(Path::new("")))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened?.0,
+        };
+        let name = self.path.file_name().unwrap_or_default();
+        match folder.symlink_metadata(name) {
+            Ok(found) if found.is_dir() => remove_empty_folders(&folder, name)?,
+            Ok(_) => folder.remove_file(name)?,
+            Err(_) => {}
+        }
+        let staged = self.staged_name();
+        match is_new.then(|| rename_to_new(top, &staged, &folder, name)) {
+            // A folder may be the top of another file system.
+            Some(Err(Errno::XDEV)) => {
+                create(&folder, name, &self.after)?;
+                top.remove_file(staged)
             }
+            Some(renamed) => Ok(renamed?),
+            None => Ok(()),
         }
     }
+}
+
+/// Creates a link or a file.
+fn create(folder: &Dir, name: impl AsRef<Path>, content: &EntryContent) -> io::Result<()> {
+    match content {
+        EntryContent::Absent | EntryContent::Other => Ok(()),
+        EntryContent::Link(target) => folder.symlink_contents(target, name),
+        EntryContent::File(content, is_executable) => {
+            let mut options = OpenOptions::new();
+            let mode = if *is_executable { 0o755 } else { 0o644 };
+            options.write(true).create_new(true).mode(mode);
+            folder.open_with(name, &options)?.write_all(content)
+        }
+    }
+}
+
+/// Returns the digest of a file's content, which a temporary file is named by.
+fn file_digest(entry: &EntryContent) -> Option<String> {
+    match entry {
+        EntryContent::File(content, _) => Some(sha256(content).to_string()),
+        _ => None,
+    }
+}
+
+/// Removes temporary files of a merge. Those that can't be removed stay in the list.
+pub(super) fn remove_temporary(paths: &mut Vec<PathBuf>) {
+    paths.retain(|path| {
+        let remove = || {
+            let (folder, name) = open_canonical_parent(path)?;
+            match name.to_str().is_some_and(is_leftover_name) {
+                true => folder.remove_file(name),
+                false => Ok(()),
+            }
+        };
+        let removed = remove().or_else(|_| remove());
+        let failed = removed.err().filter(|error| !is_gone(error));
+        if let Some(error) = &failed {
+            log::warn!("could not remove the temporary file {}: {error}", path.display());
+        }
+        failed.is_some()
+    });
 }
 
 impl MergeLog {
@@ -116,8 +207,8 @@ impl MergeLog {
                         EntryContent::File(content, executable)
                     }
                 };
-                let StoredChange { path, before, change, .. } = stored;
-                Ok(PlannedChange { path: path_of(path), before, after, change })
+                let StoredChange { path, before, replaced, change, .. } = stored;
+                Ok(PlannedChange { path: path_of(path), before, replaced, after, change })
             });
             let files = files.collect::<io::Result<_>>()?;
             Ok(Self { digest: stored.digest, top: path_of(stored.top), files })
@@ -139,6 +230,7 @@ impl MergeLog {
             let files = self.files.iter().map(|file| StoredChange {
                 path: file.path.as_os_str().as_bytes().to_vec(),
                 before: file.before.clone(),
+                replaced: file.replaced.clone(),
                 after: match &file.after {
                     EntryContent::File(_, executable) => {
                         StoredEntry::File { executable: *executable }
@@ -172,8 +264,12 @@ impl MergeLog {
     }
 
     /// Makes the changes: those of files all or none, then those of links and of folders in the place of files. If it fails
-    /// before those, it is not decided any more.
-    pub(super) fn make(&self, worktree: &Path) -> Result<Vec<FileChange>, WorktreeError> {
+    /// before those, it is not decided any more. Adds the temporary files that could not be removed to `leftovers`.
+    pub(super) fn make(
+        &self,
+        worktree: &Path,
+        leftovers: &mut Vec<PathBuf>,
+    ) -> Result<Vec<FileChange>, WorktreeError> {
         let root = self.open_top().inspect_err(|_| drop(Self::remove(worktree)))?;
         let files = self.files.iter().map(|file| {
             let ours = EntryContent::read(root.dir(), &file.path);
@@ -185,21 +281,25 @@ impl MergeLog {
         });
         let files = files.collect::<Result<Vec<_>, _>>();
         let files = files.map_err(|why| Self::refuse(worktree, why))?;
-        self.write(worktree, &root, &files)?;
+        self.write(worktree, &root, &files, leftovers)?;
         Ok(self.changes())
     }
 
     /// Completes changes that were interrupted anywhere. Returns `false` if others have changed one of the files
     /// meanwhile: then nothing is written, and the merge is no longer decided. Whether such a file had its change before is
-    /// not known; a merge of what is there now finds out.
-    pub(super) fn complete(&self, worktree: &Path) -> Result<bool, WorktreeError> {
+    /// not known; a merge of what is there now finds out. Adds the temporary files that could not be removed to `leftovers`.
+    pub(super) fn complete(
+        &self,
+        worktree: &Path,
+        leftovers: &mut Vec<PathBuf>,
+    ) -> Result<bool, WorktreeError> {
         let root = self.open_top()?;
-        let mut open = Vec::new();
+        let (mut open, mut left) = (Vec::new(), Vec::new());
         for file in &self.files {
             let path = self.top.join(&file.path);
             let ours = EntryContent::read(root.dir(), &file.path);
             let ours = ours.map_err(WorktreeError::io("read", &path))?;
-            file.remove_leftovers(root.dir(), &ours);
+            left.extend(file.leftovers(&ours).map(|left| self.top.join(left)));
             let digest = ours.digest();
             // A link is removed before it is replaced.
             let is_between = ours == EntryContent::Absent && self.is_other_kind(file, &ours);
@@ -211,7 +311,9 @@ impl MergeLog {
                 return Ok(false);
             }
         }
-        self.write(worktree, &root, &open)?;
+        remove_temporary(&mut left);
+        leftovers.append(&mut left);
+        self.write(worktree, &root, &open, leftovers)?;
         Ok(true)
     }
 
@@ -250,6 +352,7 @@ impl MergeLog {
         worktree: &Path,
         root: &WorkspaceRoot,
         files: &[(&PlannedChange, EntryContent)],
+        leftovers: &mut Vec<PathBuf>,
     ) -> Result<(), WorktreeError> {
         let (mut batch, mut links) = (Vec::new(), Vec::new());
         let log = worktree.with_extension(MERGE_EXTENSION).join(LOG);
@@ -257,7 +360,7 @@ impl MergeLog {
             fs::metadata(log).map_or(0o644, |found| std::os::unix::fs::MetadataExt::mode(&found));
         for (file, ours) in files {
             if self.is_other_kind(file, ours) {
-                links.push(file);
+                links.push(*file);
                 continue;
             }
             let before = match ours {
@@ -279,17 +382,44 @@ impl MergeLog {
             let path = path.map_err(|error| Self::refuse(worktree, error.to_string()))?;
             batch.push(BatchedChange { path, before, after, mode });
         }
+        // What makes room for the others comes first.
+        links.sort_by_key(|file| file.after != EntryContent::Absent);
+        let mut staged: Vec<PathBuf> =
+            links.iter().map(|file| self.top.join(file.staged_name())).collect();
+        let written = self.write_staged(worktree, root, &batch, &links, leftovers);
+        if written.is_err() {
+            remove_temporary(&mut staged);
+        }
+        written
+    }
+
+    /// Makes the changes of files, and those of links, which need no space on the disk then.
+    fn write_staged(
+        &self,
+        worktree: &Path,
+        root: &WorkspaceRoot,
+        batch: &[BatchedChange],
+        links: &[&PlannedChange],
+        leftovers: &mut Vec<PathBuf>,
+    ) -> Result<(), WorktreeError> {
+        for file in links {
+            let staged = file.prepare(root.dir());
+            staged.map_err(|error| {
+                Self::refuse(worktree, format!("{}: {error}", file.path.display()))
+            })?;
+        }
         // The rest is completed by the next merge.
         let unfinished =
             |reason| WorktreeError::UnfinishedMerge { name: name_of(worktree), reason };
-        apply_changes(root, &batch).map_err(|error| match error {
-            FileError::PartlyApplied { .. } => unfinished(error.to_string()),
+        let left = apply_changes(root, batch).map_err(|error| match error {
+            FileError::PartlyApplied { .. } | FileError::Leftovers { .. } => {
+                unfinished(error.to_string())
+            }
             error => Self::refuse(worktree, error.to_string()),
         })?;
-        // What makes room for the others comes first.
-        links.sort_by_key(|file| file.after != EntryContent::Absent);
+        leftovers.extend(left.into_iter().map(|path| self.top.join(path)));
         for file in links {
-            let apply = || apply_link(root.dir(), &file.path, &file.after);
+            let apply = || file.apply_staged(root.dir());
             // Files have changed already, so an error of a disk gets a second chance.
             let applied = apply().or_else(|_| apply());
             applied.map_err(|error| unfinished(format!("{}: {error}", file.path.display())))?;
@@ -307,36 +437,6 @@ fn mode_of(top: &Dir, path: &Path) -> Option<u32> {
 /// Returns the name of a worktree.
 fn name_of(worktree: &Path) -> String {
     worktree.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// Makes a change in which a link or a folder is created, replaced or removed.
-fn apply_link(top: &Dir, path: &Path, after: &EntryContent) -> io::Result<()> {
-    let folder = match after {
-        EntryContent::Absent | EntryContent::Other => match open_parent(top, path) {
-            Ok((folder, _)) => folder,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        },
-        EntryContent::Link(_) | EntryContent::File(..) => {
-            create_below(top, path.parent().unwrap_or(Path::new("")))?
-        }
-    };
-    let name = path.file_name().unwrap_or_default();
-    match folder.symlink_metadata(name) {
-        Ok(found) if found.is_dir() => remove_empty_folders(&folder, name)?,
-        Ok(_) => folder.remove_file(name)?,
-        Err(_) => {}
-    }
-    match after {
-        EntryContent::Absent | EntryContent::Other => Ok(()),
-        EntryContent::Link(target) => folder.symlink_contents(target, name),
-        EntryContent::File(content, is_executable) => {
-            let mode = if *is_executable { 0o755 } else { 0o644 };
-            let mut options = OpenOptions::new();
-            options.write(true).create_new(true).mode(mode);
-            folder.open_with(name, &options)?.write_all(content)
-        }
-    }
 }
 
 /// Removes a folder with no files in it.
@@ -416,7 +516,7 @@ mod tests {
             let is_over =
                 |time: Duration, made| made > 0 && time.as_millis() > 1500 || time.as_secs() > 30;
             while !is_over(begun.elapsed(), made) {
-                made += u32::from(log.make(&path("worktree")).is_ok());
+                made += u32::from(log.make(&path("worktree"), &mut Vec::new()).is_ok());
             }
             end.store(true, Ordering::Relaxed);
         });

@@ -428,6 +428,11 @@ impl Worktree {
         &self.notices
     }
 
+    /// Returns the temporary files in the user's tree that a merge could not remove. The next one tries again.
+    pub fn leftovers(&self) -> &[PathBuf] {
+        &self.record.leftovers
+    }
+
     /// Returns what was done in it, and whether that would be lost with it.
     ///
     /// # Errors

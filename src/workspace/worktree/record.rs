@@ -46,6 +46,9 @@ pub(super) struct WorktreeRecord {
     /// What the last merge has changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) changes: Vec<FileChange>,
+    /// Temporary files in the workspace that merges could not remove.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) leftovers: Vec<PathBuf>,
 }
 
 /// The repository of a worktree.
@@ -227,6 +230,7 @@ mod tests {
             start: None,
             merged: None,
             changes: (0..10_000).map(change).collect(),
+            leftovers: Vec::new(),
         };
         let mut locked = LockedRecord::claim(&path).unwrap().unwrap();
         locked.write(&record).unwrap();

@@ -9,6 +9,7 @@ use super::changes::nested_repository;
 use super::create::is_name;
 use super::error::WorktreeError;
 use super::git::GitTree;
+use super::merge_log::remove_temporary;
 use super::record::{LockedRecord, WorktreePhase, WorktreeRecord};
 use super::repository;
 use super::tree_copy::remove_all;
@@ -71,7 +72,8 @@ impl Worktrees {
             }
         }
         worktree.keep_tip()?;
-        let Worktree { folder, record, locked, .. } = worktree;
+        let Worktree { folder, mut record, locked, .. } = worktree;
+        remove_temporary(&mut record.leftovers);
         move_away(&folder)?;
         self.remove_hidden(&folder, record, locked)
     }
@@ -169,7 +171,7 @@ impl Worktrees {
                 // A command has made it a name of another branch, which has to stay.
                 let delete = ["symbolic-ref", "--delete", &branch];
                 common.change(&delete, None, locked.file())?;
-            } else if common.commit(&branch)?.as_ref() == Some(expected) {
+            } else if common.branch_commit(&found.common_dir, &branch)?.as_ref() == Some(expected) {
                 // A branch that someone has moved since is theirs.
                 let delete = ["update-ref", "--no-deref", "-d", &branch, expected];
                 common.change(&delete, None, locked.file())?;
@@ -360,7 +362,7 @@ impl Worktree {
     pub(super) fn keep_tip(&mut self) -> Result<(), WorktreeError> {
         if let (Some(repository), Some(tree)) = (&mut self.record.repository, &self.tree) {
             let branch = format!("refs/heads/{}", super::branch_of(&self.record.name));
-            repository.tip = tree.commit(&branch)?;
+            repository.tip = tree.branch_commit(&repository.common_dir, &branch)?;
         }
         Ok(())
     }

@@ -102,7 +102,8 @@ impl EntryContent {
     }
 }
 
-fn is_gone(error: &io::Error) -> bool {
+/// Returns whether an error says that there is no such file.
+pub(super) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 

@@ -86,6 +86,19 @@ fn names_of_this_machine_are_completed() {
     }
 }
 
+#[test]
+fn an_unknown_profile_is_reported_with_those_that_are_known() {
+    let world = CliFixture::new();
+    let unknown = |known: &str| {
+        let ran = world.run(&["run", "x", "--profile", "nope"]);
+        let expected = format!("unknown profile `nope`\n  known profiles: {known}\n");
+        assert!(ran.code == 3 && ran.err.contains(&expected), "{}", ran.err);
+    };
+    unknown("none");
+    world.write(".architect/profiles/fast.toml", "");
+    unknown("fast");
+}
+
 /// A list fits a terminal, and its short ids are accepted.
 #[test]
 fn a_list_of_sessions_fits_and_its_ids_can_be_used() {

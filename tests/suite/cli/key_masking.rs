@@ -216,7 +216,9 @@ fn a_key_in_a_header_or_an_option_is_stored_and_shown_nowhere() {
     ]);
     let (header, option) =
         (format!("llm.headers.X-Gateway={key}"), format!("llm.options.user={key}"));
-    let sets = ["--set", &*header, "--set", &*option];
+    let short =
+        ["--set", "llm.headers.X-Short=brief", "--set", "llm.headers.X-Quoted=a \"quoted\" word"];
+    let sets = [&["--set", &*header, "--set", &*option][..], &short].concat();
     let args = [&sets[..], &["--record", "rec.jsonl", "--log-file", "log.jsonl", "-vvv"]].concat();
     let ran = world.run_with_server(&server, &args);
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -234,5 +236,7 @@ fn a_key_in_a_header_or_an_option_is_stored_and_shown_nowhere() {
     assert!(!world.run(&["sessions", "export", "last"]).out.contains(key));
     let copy = world.path("copy").display().to_string();
     assert_eq!(files_with(key, world.path("").parent().unwrap()), [copy]);
-    assert!(world.path("rec.jsonl").exists() && world.path("log.jsonl").exists());
+    assert!(world.path("log.jsonl").exists());
+    let recording = world.read("rec.jsonl");
+    assert!(!recording.contains("brief") && !recording.contains("quoted"), "{recording}");
 }

@@ -134,4 +134,7 @@ fn a_model_of_the_user_has_its_address_key_price_and_efforts() {
     );
     let anthropic = run(&["models", "--provider", "anthropic"]).out;
     assert!(anthropic.contains("anthropic/claude-opus-5-5") && !anthropic.contains("gpt"));
+    let unknown = run(&["models", "--provider", "foo"]);
+    let notice = "unknown provider 'foo'\n  known providers: openai, ";
+    assert!(unknown.code == 3 && unknown.err.contains(notice), "{}", unknown.err);
 }

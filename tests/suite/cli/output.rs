@@ -228,6 +228,48 @@ fn the_answer_can_have_to_satisfy_a_schema() {
     let server = Server::repeating([chat::text("never")]);
     let ran = world.run_with_server(&server, &["--output-schema", "schema.json", "--json"]);
     assert_eq!(ran.outcome(), outcome(2, "schema_not_met", "partial"));
+    let result = ran.json();
+    let reason = result["error"].as_str().unwrap();
+    assert!(
+        reason.starts_with("the answer does not satisfy the schema: it is not JSON"),
+        "{reason}"
+    );
+    assert!(ran.err.contains(reason), "{}", ran.err);
+}
+
+#[test]
+fn a_schema_that_no_answer_satisfies_costs_no_call() {
+    let (world, server) = (CliFixture::new(), Server::repeating([chat::text("{}")]));
+    for (schema, reason) in [
+        ("false", "can't be satisfied: it is false"),
+        ("{\"$ref\": \"#\"}", "can't be satisfied: it refers to itself without end"),
+        ("{\"maximum\": 18446744073709551616}", "more than 64 bits: 18446744073709551616"),
+    ] {
+        world.write("schema.json", schema);
+        let ran = world.run_with_server(&server, &["--output-schema", "schema.json"]);
+        assert!(ran.code == 3 && ran.err.contains(reason), "{}", ran.err);
+    }
+    assert_eq!(server.requests().len(), 0);
+}
+
+#[test]
+fn a_byte_order_mark_is_not_part_of_a_file() {
+    let world = CliFixture::new();
+    let model = world.script_model("[[turn]]\ntext = '{}'\n");
+    for (name, text) in [
+        ("task.txt", "Do it."),
+        ("schema.json", "{}"),
+        ("servers.json", "{\"mcpServers\": {}}"),
+        ("config.toml", "[limits]\nmax_steps = 1\n"),
+    ] {
+        world.write(name, &format!("\u{feff}{text}"));
+    }
+    let files =
+        ["-c", "config.toml", "--mcp-config", "servers.json", "--output-schema", "schema.json"];
+    let ran = world.run(&[&["run", "@task.txt", "--model", &model], &files[..]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let shown = world.run(&["sessions", "show", "last"]).out;
+    assert!(shown.contains("\nDo it.\n"), "{shown:?}");
 }
 
 #[test]

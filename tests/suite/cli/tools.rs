@@ -130,13 +130,14 @@ fn an_answer_that_a_quality_gate_never_accepts_is_no_success() {
     let world = CliFixture::new();
     let gate = |required: bool| {
         format!(
-            "guardrails.quality_gates=[{{ name = 'no', command = 'false', required = {required} }}]"
+            "guardrails.quality_gates=[{{ name = 'no', command = 'echo; echo last; false', required = {required} }}]"
         )
     };
     let server = Server::repeating([chat::text("Done.")]);
     let ran = world.run_with_server(&server, &["--json", "--set", &gate(true)]);
     assert_eq!(ran.outcome(), outcome(2, "checks_failed", "partial"), "{}", ran.err);
     assert_eq!((ran.json()["output"].as_str(), server.requests().len()), (Some("Done."), 6));
+    assert_eq!(ran.json()["error"], "gate no: exit code 1: last");
     let ran = world.run_with_server(&server, &["--json", "--set", &gate(false)]);
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
 }

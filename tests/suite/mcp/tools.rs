@@ -90,6 +90,9 @@ fn arguments_that_do_not_fit_the_schema_never_reach_the_server() {
     assert!(text.contains("Invalid arguments for mcp_s_echo: /text: "), "{text}");
     assert!(text.contains("\"string\""), "{text}");
     assert!(!world.log("s").contains(&"tools/call".to_owned()), "{:?}", world.log("s"));
+    let big = started.servers.tools()[0]
+        .parse_arguments("{\"text\": \"5\", \"n\": 18446744073709551616}");
+    assert!(big.unwrap_err().contains("the integer 18446744073709551616 has more than 64 bits"));
     let (status, text) = call(&registry, "mcp_s_echo", &json!({ "text": "5" }));
     assert_eq!((status, &*text), (ToolStatus::Ok, "5"));
     assert!(world.log("s").contains(&"tools/call".to_owned()));

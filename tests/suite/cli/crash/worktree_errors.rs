@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -242,7 +243,15 @@ impl LifePart {
         after: &View,
         case: &str,
     ) {
-        let now = View::of(project);
+        let mut now = View::of(project);
+        // A temporary file that can't be removed is named, and the next command removes it.
+        let is_named = |path: &Path| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            ran.code > 0
+                && name.starts_with(".architect-")
+                && (ran.out.contains(name) || ran.err.contains(name))
+        };
+        now.files.retain(|path, _| !is_named(path));
         let is_after = now.files == after.files;
         // What a kill leaves is completed by the next command.
         assert!(ran.code == -1 || is_after || now == *before, "{case}: {:?}", now.files);
@@ -372,6 +381,25 @@ fn each_part(most: Option<usize>) {
         println!("{}: {failed} of {all} calls fail the command, of {}", part.name, failures.len());
     }
     assert_eq!(broken.into_inner(), 0, "cases; each has its own message");
+}
+
+/// A merge whose temporary files can't be removed, or that is killed before, leaves none behind without naming it.
+#[test]
+fn no_temporary_file_of_a_merge_stays_unnamed() {
+    if let Some(why) = tracing_unavailable() {
+        return println!("skipped: {why}");
+    }
+    let part = LIFE.iter().find(|part| part.name == "fast-forward").unwrap();
+    let (calls, after) = part.trace(false);
+    let removals = calls.into_iter().filter(|call| call.name == "unlinkat");
+    let faults = [EIO, SyscallFault::FailEver("EIO"), SyscallFault::Kill];
+    let failures: Vec<_> = removals
+        .flat_map(|call| {
+            faults.map(|fault| Failure { call: call.clone(), fault, is_everywhere: false })
+        })
+        .collect();
+    assert!(failures.len() > faults.len(), "{failures:?}");
+    count_cases(&failures, |failure| part.fails(&part.project(), failure, &after));
 }
 
 /// A worktree is made, merged or removed as a whole or not at all, whatever call fails; the user's files and repository stay

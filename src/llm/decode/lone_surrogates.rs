@@ -1,0 +1,62 @@
+//! Halves of surrogate pairs in JSON, which are no characters.
+
+use std::borrow::Cow;
+
+/// The length of an escape of four digits.
+const ESCAPE: usize = 6;
+
+/// Replaces each escape of half a surrogate pair by that of U+FFFD, as decoders of invalid text do. Some servers cut a text
+/// in the middle of a character.
+pub(crate) fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
+    let (mut fixed, mut copied, mut at) = (String::new(), 0, 0);
+    while let Some(escape) = json[at..].find('\\') {
+        at += escape;
+        let (unit, next) = (escaped_unit(json, at), escaped_unit(json, at + ESCAPE));
+        let (length, is_lone) = match (unit, next) {
+            (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => (2 * ESCAPE, false),
+            (Some(0xd800..0xe000), _) => (ESCAPE, true),
+            // A backslash and what it escapes.
+            _ => (1 + json[at + 1..].chars().next().map_or(0, char::len_utf8), false),
+        };
+        if is_lone {
+            fixed.push_str(&json[copied..at]);
+            fixed.push_str("\\ufffd");
+            copied = at + length;
+        }
+        at += length;
+    }
+    if copied == 0 {
+        return json.into();
+    }
+    fixed.push_str(&json[copied..]);
+    fixed.into()
+}
+
+/// Returns the UTF-16 unit of an escape of four digits.
+fn escaped_unit(json: &str, at: usize) -> Option<u16> {
+    let digits = json.get(at..at + ESCAPE)?.strip_prefix("\\u")?;
+    let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_halves_of_pairs_are_replaced() {
+        for whole in
+            [r#"{"a":"\ud83d\ude00 \u00e4 \\ud83d"}"#, r#""\"#, r#""\u12"#, "\"\\\u{1f600}\""]
+        {
+            assert!(matches!(replace_lone_surrogates(whole), Cow::Borrowed(same) if same == whole));
+        }
+        for (broken, fixed) in [
+            (r#""\ud83d""#, r#""\ufffd""#),
+            (r#""\ude00\ud83d""#, r#""\ufffd\ufffd""#),
+            (r#""\ud83d\uD83D\uDE00""#, r#""\ufffd\uD83D\uDE00""#),
+            (r#""a\\\ud83d b\ud83d\n""#, r#""a\\\ufffd b\ufffd\n""#),
+        ] {
+            assert_eq!(replace_lone_surrogates(broken), fixed);
+        }
+    }
+}
