@@ -15,8 +15,8 @@ use super::call_content::{OldFile, bounded, call_fields, old_files, result_conte
 use super::client_connection::ClientConnection;
 use super::plan::plan_of;
 use crate::machine::{CallPurpose, Effect, Event, RunStatus, StopReason};
-use crate::model::{CallId, EffectId};
 use crate::port::{Disconnected, ReplyDelta, RunEvent, lock};
+use crate::types::{CallId, EffectId};
 use crate::view::public::{
     AgentEnd, ApiCallEnd, CallOutcome, PublicEvent, PublicEventKind, RetryCause, Severity,
     ToolCallEnd, ToolCallStart,

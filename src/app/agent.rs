@@ -20,10 +20,10 @@ use crate::exec::helper;
 use crate::journal::{DamagePolicy, SessionStore};
 use crate::llm::scripted::Script;
 use crate::machine::Event;
-use crate::model::{Price, RunTime, Signal};
 use crate::policy::NoConfirmer;
 use crate::port::{CancellationToken, Disconnected, HookPoint, Model, Observer, RunEvent};
 use crate::runner::{DriverInput, Ports, SystemClock, ThreadExecutor};
+use crate::types::{Price, RunTime, Signal};
 use crate::view::public::PublicEvent;
 use crate::view::{CostSource, ReportSink, Reporter, RunResult};
 

@@ -8,7 +8,7 @@ use architect::config::{
     Config, ConfigError, ConfigProblem, ConfigSources, ModelName, OptionOverride, OriginSource,
     ProblemKind, UnknownPricePolicy, load,
 };
-use architect::model::ConfirmMode;
+use architect::types::ConfirmMode;
 use architect::view::ReportSink;
 use architect::view::human::{RunningCells, ShownSession};
 use architect::workflow::batch::{

@@ -9,7 +9,7 @@ use architect::exec::ExecError;
 use architect::journal::{JournalError, ReadOnlyReason, SessionId};
 use architect::llm::{ConnectError, ModelSpecError};
 use architect::machine::StopReason;
-use architect::model::Signal;
+use architect::types::Signal;
 use architect::view::{RunResult, SaveError};
 
 use super::{USAGE_EXIT_CODE, output};

@@ -14,7 +14,7 @@ use architect::app::{
 use architect::config::Config;
 use architect::journal::{Durability, SessionStore};
 use architect::machine::{CloseReason, LlmFailure, StopReason};
-use architect::model::{Language, MicroUsd};
+use architect::types::{Language, MicroUsd};
 use architect::view::report::RunReport;
 use architect::view::{CostSource, RunInfo, RunResult, sanitize};
 use architect::workflow::batch::plain_name;

@@ -21,7 +21,7 @@ mod hook_output;
 mod hooked_model;
 mod hooked_tools;
 
-pub use crate::model::HookFailurePolicy;
+pub use crate::types::HookFailurePolicy;
 pub use answer_checks::HookedAnswerChecks;
 pub use command_hook::CommandHook;
 pub use file_placeholder::{UnsafePlaceholder, check_placeholder};

@@ -12,8 +12,8 @@ use tempfile::TempPath;
 use super::Durability;
 use super::error::{IoContext, JournalError, Result};
 use super::folder;
-use crate::model::{Sha256Digest, hex};
 use crate::port::unique_id;
+use crate::types::{Sha256Digest, hex};
 
 /// The long texts of one session.
 #[derive(Clone, Debug)]

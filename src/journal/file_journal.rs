@@ -20,8 +20,8 @@ use super::session_id::SessionId;
 use super::space_reservation::SpaceReservation;
 use super::steering_queue::SteeringQueue;
 use crate::machine::{Done, Event, Fingerprint};
-use crate::model::{CheckpointRecord, RunTime, Sha256Digest, TimeSpan};
 use crate::port::{Journal, JournalRecord, StoreError};
+use crate::types::{CheckpointRecord, RunTime, Sha256Digest, TimeSpan};
 use crate::workspace::lock_within;
 
 /// The journal of a session that this process runs.

@@ -21,8 +21,8 @@ use super::session_store::SessionStore;
 use super::workspace_identity::WorkspaceIdentity;
 use super::{Durability, folder};
 use crate::machine::Event;
-use crate::model::{ConversationItem, MessageOrigin, RunTime, ToolResult, ToolStatus};
 use crate::net::Secrets;
+use crate::types::{ConversationItem, MessageOrigin, RunTime, ToolResult, ToolStatus};
 use crate::workspace::open_input;
 
 /// How a fork differs from its original.

@@ -11,7 +11,7 @@ use super::blobs::{BlobStore, digest_of};
 use super::error::{IoContext, Result};
 use super::record_line::{self, StoredContent, StoredRecord};
 use crate::machine::EventKind;
-use crate::model::Sha256Digest;
+use crate::types::Sha256Digest;
 
 /// The damage of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -10,7 +10,7 @@ use super::blobs::{
 };
 use super::error::{IoContext, Result};
 use super::folder;
-use crate::model::{CallId, Sha256Digest};
+use crate::types::{CallId, Sha256Digest};
 use crate::workspace::{LinePage, LinePosition, read_line_page};
 
 /// The complete outputs of one session, by call.

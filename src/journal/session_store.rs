@@ -25,8 +25,8 @@ use super::session_outputs::SessionOutputs;
 use super::space_reservation::SpaceReservation;
 use super::steering_queue::{MessageId, QueuedMessage, SteeringQueue};
 use super::{Durability, StoredContent, StoredRecord, folder};
-use crate::model::{LimitBaseline, TimeSpan};
 use crate::port::unique_id;
+use crate::types::{LimitBaseline, TimeSpan};
 
 /// The sessions of a user.
 #[derive(Clone, Debug)]

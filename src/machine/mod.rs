@@ -28,7 +28,7 @@
 //!
 //! ```
 //! use architect::machine::{CheckResult, Conversation, Effect, Event, Machine, State};
-//! use architect::model::*;
+//! use architect::types::*;
 //!
 //! let task = ConversationItem::user(MessageOrigin::Task, "Say hello.");
 //! let (mut machine, output) = Machine::start(RunRules::default(), Conversation::new(0), task);

@@ -13,9 +13,9 @@ use super::http::MirroredArgument;
 use super::server::McpServer;
 use super::tool_description::ListedTool;
 use super::validate::CompiledSchema;
-use crate::model::{CallId, TimeSpan, ToolStatus};
 use crate::policy::{Confirmer, Elicitation};
 use crate::port::{EffectContext, EffectNotice, ToolSpec};
+use crate::types::{CallId, TimeSpan, ToolStatus};
 
 /// A tool of a server, fixed for the run. Clones are the same tool.
 #[derive(Clone)]

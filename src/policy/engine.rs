@@ -11,7 +11,7 @@ use super::rules::{PermissionRule, PermissionRules, RuleScope, normalize, plain_
 use super::shell::{RedirectionKind, ShellCommand, ShellWord, UnparsableLine};
 use super::target::{CallKind, CallTarget, CommandTarget};
 use crate::exec::shell_is_bash;
-use crate::model::{ConfirmMode, Decision};
+use crate::types::{ConfirmMode, Decision};
 
 /// Decides about calls by their arguments. It does not ask the user, and reads no files except the configuration of
 /// repositories in which git runs.

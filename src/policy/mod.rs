@@ -22,7 +22,7 @@ mod suggested_rule;
 mod target;
 mod unwritable_paths;
 
-pub use crate::model::ConfirmMode;
+pub use crate::types::ConfirmMode;
 pub use command_findings::command_findings;
 pub use confirmation::{ConfirmationAnswer, ConfirmationRequest, Confirmer, NoConfirmer};
 pub use elicitation::{Elicitation, ElicitationAnswer, ElicitationField, ElicitationType};

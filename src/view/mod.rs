@@ -33,7 +33,7 @@ pub mod sanitize;
 pub mod stats;
 pub mod trace;
 
-pub use crate::model::Language;
+pub use crate::types::Language;
 pub use background_writer::OutputError;
 pub use file::{SaveError, append, is_standard_stream, save};
 pub use reporter::{Reporter, RunReporter};

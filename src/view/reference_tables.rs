@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::public::PublicEventKind;
 use crate::machine::{CloseReason, LlmFailure, StopReason};
-use crate::model::Signal;
+use crate::types::Signal;
 
 /// A table of short texts.
 #[derive(Clone, Debug, PartialEq, Eq)]

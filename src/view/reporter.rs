@@ -12,9 +12,9 @@ use super::result::{RunResult, RunResultBuilder};
 use super::run_info::RunInfo;
 use super::sink::{LiveEvent, ReportSink};
 use crate::machine::{Effect, StopReason};
-use crate::model::{CallId, Signal};
 use crate::port::{CancellationToken, Disconnected, EffectNotice, Observer, ReplyDelta, RunEvent};
 use crate::tools::ShownDiffs;
+use crate::types::{CallId, Signal};
 
 /// The output of the program. The caller that starts a run keeps it, so that the output is completed even if the run
 /// breaks down.

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use architect::journal::SessionId;
 use architect::machine::chart::{Chart, ChartTransition};
-use architect::model::WordEnum;
+use architect::types::WordEnum;
 use architect::workflow::engine::machine::{
     Direction, End, Goal, Limit, Measurement, Program, SessionEnd, SessionOutcome, StepEvent,
     StepEventKind, StepNeed, StepRules, WorkflowActivity, WorkflowState, WorkflowStateKind, step,

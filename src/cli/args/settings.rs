@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use architect::model::ConfirmMode;
+use architect::types::ConfirmMode;
 use architect::view::human::ColorChoice;
 use architect::view::report::ReportFormat;
 use clap::{Args, ValueEnum};

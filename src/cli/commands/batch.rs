@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use architect::app::{ProcessEnv, RunInterrupts, collect_secrets};
 use architect::config::{Config, LimitsConfig, ModelName};
 use architect::journal::SessionStore;
-use architect::model::{Signal, pluralize};
 use architect::runner::{SystemClock, add_receiver};
+use architect::types::{Signal, pluralize};
 use architect::view::human::BatchTotals;
 use architect::view::{RunResult, sanitize};
 use architect::workflow::batch::coordination::{

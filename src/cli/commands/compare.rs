@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use architect::app::{ProcessEnv, ResolvedModel, open_worktrees};
 use architect::config::Config;
-use architect::model::pluralize;
+use architect::types::pluralize;
 use architect::view::sanitize;
 use architect::workflow::batch::{
     BatchFolder, BatchManifest, BatchReport, BatchTask, BatchVariant, CellRow, ChangeEvaluation,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use architect::app::{KnownModel, ProcessEnv, available_models, known_models};
 use architect::llm::{Provider, provider_names};
-use architect::model::{Price, Tokens};
+use architect::types::{Price, Tokens};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;

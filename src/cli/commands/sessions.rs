@@ -9,8 +9,8 @@ use architect::journal::index::{
     CostRow, MessageRole, MessageRow, SearchHit, SessionDetail, SessionRow,
 };
 use architect::journal::{JournalError, SessionId, SessionIndex, SessionStore};
-use architect::model::{MicroUsd, Tokens, pluralize};
 use architect::net::Secrets;
+use architect::types::{MicroUsd, Tokens, pluralize};
 use architect::view::sanitize;
 use architect::workspace::open_input;
 use schemars::JsonSchema;

@@ -13,11 +13,11 @@ use crate::llm::bedrock;
 use crate::llm::decode::{CallIds, DecodedReply, DeltaBuffer, TextField};
 use crate::llm::fault::{self, ApiError};
 use crate::llm::wire::{ReplyReader, Result, StreamFraming, parse_json, protocol_fault};
-use crate::model::{Fault, FaultKind, Reply, RetryAdvice};
 use crate::net::event_stream::{EventStreamError, EventStreamParser};
 use crate::net::sse::{SseError, SseParser};
 use crate::net::{HeaderMap, HttpRequest, Secrets};
 use crate::port::{EffectContext, EffectNotice, ModelCall, ReplyDelta, RequestDigest};
+use crate::types::{Fault, FaultKind, Reply, RetryAdvice};
 
 /// A request, ready to be sent.
 pub(super) struct PreparedModelCall {

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::model::Language;
 use crate::tools::{CallArguments, CallSummary, Subject, SummaryDetail, describe};
+use crate::types::Language;
 use crate::view::catalogue::text;
 use crate::view::public::ToolCallStart;
 use crate::view::sanitize;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::changed_files::ChangedFiles;
 use crate::machine::{RunStatus, StopReason};
-use crate::model::{Effort, FileAction, FileChange, MicroUsd, Sha256Digest, TimeSpan, Usage};
+use crate::types::{Effort, FileAction, FileChange, MicroUsd, Sha256Digest, TimeSpan, Usage};
 use crate::view::CostSource;
 use crate::view::public::{SCHEMA, StopReasonName, TokenUsage, dollars, millis, reason, seconds};
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::changed_files::ChangedFiles;
 use super::{DeniedCall, ModelUsed, RunCosts, RunResult, ToolUsed};
 use crate::machine::{ModelUsage, StopReason};
-use crate::model::{CallId, MicroUsd, TimeSpan, ToolStatus, Usage};
+use crate::types::{CallId, MicroUsd, TimeSpan, ToolStatus, Usage};
 use crate::view::human::call_summary::summarize_call;
 use crate::view::public::{AgentEnd, PublicEvent, PublicEventKind, ToolCallEnd, ToolCallStart};
 use crate::view::tool_failure::failure_line;

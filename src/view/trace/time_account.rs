@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::phase::TracePhase;
 use crate::machine::StateKind;
-use crate::model::TimeSpan;
 use crate::port::CallTiming;
+use crate::types::TimeSpan;
 use crate::view::public::millis;
 
 /// The time in one state.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{CallEnd, PhaseTime, Trace, TracePhase};
-use crate::model::{TimeSpan, pluralize};
+use crate::types::{TimeSpan, pluralize};
 use crate::view::sanitize;
 
 /// Returns the table: each state, and its phases below it.

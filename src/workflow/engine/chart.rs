@@ -4,7 +4,7 @@ use super::machine::{
     Direction, End, Goal, Program, SessionEnd, SessionOutcome, StepEvent, StepNeed, StepPosition,
     StepRules, WorkflowActivity, WorkflowState,
 };
-use crate::model::word_enum;
+use crate::types::word_enum;
 
 /// The text of the statechart of a workflow: an XState v5 configuration.
 pub const WORKFLOW_CHART_JSON: &str = include_str!("../../../statecharts/workflow.json");

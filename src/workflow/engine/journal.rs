@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::history::EventDetail;
 use super::machine::{Program, StepEvent};
 use crate::journal::{WallTime, seal, verify_seal};
-use crate::model::Durability;
+use crate::types::Durability;
 use crate::workspace::lock_within;
 
 /// The name of the journal in the folder of a workflow.

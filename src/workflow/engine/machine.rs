@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use crate::journal::SessionId;
-use crate::model::word_enum;
+use crate::types::word_enum;
 
 /// What a workflow consists of: its steps, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

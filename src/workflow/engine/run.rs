@@ -16,7 +16,7 @@ use super::session::SessionRun;
 use super::{MAX_ITEMS, StepDefinition, Workflow};
 use crate::app::{AppError, RunInterrupts, RunIo, RunSetup, UndoneSession, undo_whole_session};
 use crate::journal::{SessionId, SessionStore};
-use crate::model::{MicroUsd, Signal, TimeSpan, Tokens, pluralize};
+use crate::types::{MicroUsd, Signal, TimeSpan, Tokens, pluralize};
 use crate::view::sanitize;
 use crate::workflow::batch::BatchFileError;
 use crate::workflow::batch::BatchRunError;

@@ -121,7 +121,7 @@ fn share_contents(
     store: &mut ContentStore,
 ) {
     let opened =
-        ContentStore::open(folder.to_owned(), "none", lengths, crate::model::Durability::Os);
+        ContentStore::open(folder.to_owned(), "none", lengths, crate::types::Durability::Os);
     let Ok(other) = opened else { return };
     let mut used = Vec::new();
     state.contents(&mut |hash| used.push(hash));

@@ -13,8 +13,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::model::Durability;
 use crate::port::CancellationToken;
+use crate::types::Durability;
 use crate::workspace::{BatchedChange, RelPath, WorkspaceRoot, apply_changes, sha256};
 
 /// A change of a tree, by a command.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::content_store::{ContentHash, ContentStore};
 use super::error::CheckpointError;
-use crate::model::word_enum;
+use crate::types::word_enum;
 
 /// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -501,7 +501,7 @@ impl ContentStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Durability;
+    use crate::types::Durability;
 
     fn store() -> (tempfile::TempDir, ContentStore) {
         let temp = tempfile::tempdir().unwrap();

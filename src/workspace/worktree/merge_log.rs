@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::MERGE_EXTENSION;
 use super::error::WorktreeError;
 use super::tree_copy::{EntryContent, remove_all};
-use crate::model::{FileAction, FileChange};
+use crate::types::{FileAction, FileChange};
 use crate::workspace::edit_batch::{BatchedChange, apply_changes, leftover_path, sha256};
 use crate::workspace::error::FileError;
 use crate::workspace::open_folder::{create_below, open_below, open_parent};

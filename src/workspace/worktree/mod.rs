@@ -49,7 +49,7 @@ use self::record::{
 };
 use self::repository::Repository;
 use self::tree_copy::TreeManifest;
-use crate::model::{FileChange, hex, pluralize};
+use crate::types::{FileChange, hex, pluralize};
 use crate::workspace::open_folder::real_path;
 
 /// The folder of all worktrees, in that for state.

@@ -7,11 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use architect::machine::{Machine, StopReason};
-use architect::model::{
-    Fault, FaultKind, MicroUsd, OutputLimits, Price, Reply, RunRules, TimeSpan, Tokens, Usage,
-};
 use architect::port::Model;
 use architect::runner::{Ports, SystemClock, ThreadExecutor};
+use architect::types::{
+    Fault, FaultKind, MicroUsd, OutputLimits, Price, Reply, RunRules, TimeSpan, Tokens, Usage,
+};
 use architect::workflow::batch::coordination::{
     BatchLimits, BudgetedModel, CallLimits, CellPayer, CoordinationSettings, Coordinator,
 };
@@ -168,7 +168,7 @@ fn a_rate_limit_pauses_all_workers() {
     let other = open(dir.path(), BatchLimits::default());
     let fault = Fault {
         retry_after: Some(TimeSpan::from_secs(50)),
-        advice: architect::model::RetryAdvice::GiveUp,
+        advice: architect::types::RetryAdvice::GiveUp,
         ..Fault::new(FaultKind::RateLimited, "slow down")
     };
     let answers = model(move |_| {

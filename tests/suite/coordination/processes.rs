@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use architect::journal::SessionId;
-use architect::model::TimeSpan;
+use architect::types::TimeSpan;
 use architect::workflow::batch::coordination::{
     BatchLimits, CellOutcome, Charge, Claim, CoordinationError, CoordinationSettings, Coordinator,
     ReserveError, SessionProbe,

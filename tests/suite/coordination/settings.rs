@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use architect::journal::SessionId;
-use architect::model::{Durability, MicroUsd, RunTime, TimeSpan, Tokens};
 use architect::port::Clock;
 use architect::runner::SystemClock;
+use architect::types::{Durability, MicroUsd, RunTime, TimeSpan, Tokens};
 use architect::workflow::batch::coordination::{
     BatchLimits, CellId, Charge, Claim, CoordinationSettings, Coordinator, Lease, SessionProbe,
     WorkerId,

@@ -14,10 +14,6 @@ use architect::journal::{
     WorkspaceIdentity,
 };
 use architect::machine::{CallIntent, ConversationEntry, FileDigests, Machine, MachineOutput};
-use architect::model::{
-    CallAccess, ConversationItem, FileAction, FileChange, MessageOrigin, Price, Reply, ReplyPart,
-    RunRules, RunTime, Tokens, ToolCall, ToolResult, ToolStatus, Usage,
-};
 use architect::port::{
     EffectContext, Journal, MessageSource, Model, NoAnswerChecks, NoObserver, Observer, ReplyDelta,
     Toolbox,
@@ -25,6 +21,10 @@ use architect::port::{
 use architect::runner::{
     Driver, DriverInputSender, Executor, InlineExecutor, Ports, RequestContext, SystemClock,
     ThreadExecutor,
+};
+use architect::types::{
+    CallAccess, ConversationItem, FileAction, FileChange, MessageOrigin, Price, Reply, ReplyPart,
+    RunRules, RunTime, Tokens, ToolCall, ToolResult, ToolStatus, Usage,
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

@@ -9,8 +9,8 @@ use super::coordinator::Coordinator;
 use super::error::{CoordinationError, ReserveError};
 use super::protocol::{BatchLimits, Charge, Lease, ReservationId};
 use crate::machine::CallPurpose;
-use crate::model::{Fault, FaultKind, MicroUsd, OutputLimits, Price, Reply, TimeSpan, Tokens};
 use crate::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta, RequestDigest};
+use crate::types::{Fault, FaultKind, MicroUsd, OutputLimits, Price, Reply, TimeSpan, Tokens};
 
 /// A model whose calls are reserved in the budget of a batch before they are sent, and settled after.
 ///

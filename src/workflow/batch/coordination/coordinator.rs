@@ -11,8 +11,8 @@ use super::protocol::{
 };
 use super::shared_log::SharedLog;
 use crate::journal::{SessionId, WallTime};
-use crate::model::{Durability, TimeSpan};
 use crate::port::{Clock, lock};
+use crate::types::{Durability, TimeSpan};
 
 /// What a process shares with the other processes of its batch. All threads of a process use one.
 pub struct Coordinator {

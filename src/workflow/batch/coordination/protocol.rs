@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::journal::SessionId;
-use crate::model::{MicroUsd, TimeSpan, Tokens};
+use crate::types::{MicroUsd, TimeSpan, Tokens};
 
 /// The identity of a cell, from what defines it (task, variant, hash). The same cell has the same id in every process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

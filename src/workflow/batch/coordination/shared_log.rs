@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{CoordinationError, LogIoContext, Result};
 use super::protocol::{CellId, Record, SharedState, SharedTime, apply};
 use crate::journal::{seal, verify_seal};
-use crate::model::TimeSpan;
+use crate::types::TimeSpan;
 use crate::workflow::batch::folder::LOG_FILE;
 use crate::workspace::lock_within;
 
