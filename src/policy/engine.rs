@@ -1,11 +1,11 @@
 //! The policy engine.
 
-use super::command::{
+use super::command_analysis::{
     CommandLine, NestedExecution, forbidden_reason, guessed, is_harmless_variable,
     nested_execution, runs_scripts,
 };
 use super::command_approval::{CommandApproval, is_portable};
-use super::command_files;
+use super::command_file_access;
 use super::guardrails::{CommandScope, Guardrails};
 use super::rules::{PermissionRule, PermissionRules, RuleScope, normalize, plain_text, spellings};
 use super::shell::{RedirectionKind, ShellCommand, ShellWord, UnparsableLine};
@@ -109,7 +109,7 @@ impl PolicyEngine {
                 }
                 self.blocking_pattern(line)
                     .map(|by| format!("commands.blocked_patterns has {by}"))
-                    .or_else(|| command_files::denial_reason(line, &self.guardrails))
+                    .or_else(|| command_file_access::denial_reason(line, &self.guardrails))
             }
         }
     }
