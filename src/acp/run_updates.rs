@@ -17,7 +17,7 @@ use super::plan::plan_of;
 use crate::machine::{CallPurpose, Effect, Event, RunStatus, StopReason};
 use crate::port::{Disconnected, ReplyDelta, RunEvent, lock};
 use crate::types::{CallId, EffectId};
-use crate::view::public::{
+use crate::view::public_events::{
     AgentEnd, ApiCallEnd, CallOutcome, PublicEvent, PublicEventKind, RetryCause, Severity,
     ToolCallEnd, ToolCallStart,
 };

@@ -24,7 +24,7 @@ use crate::policy::NoConfirmer;
 use crate::port::{CancellationToken, Disconnected, HookPoint, Model, Observer, RunEvent};
 use crate::runner::{DriverInput, Ports, SystemClock, ThreadExecutor};
 use crate::types::{Price, RunTime, Signal};
-use crate::view::public::PublicEvent;
+use crate::view::public_events::PublicEvent;
 use crate::view::{CostSource, ReportSink, Reporter, RunResult};
 
 /// The built-in agent that runs unless another one is chosen.

@@ -3,7 +3,7 @@
 //! English and Spanish sentences are next to each other: a missing translation does not compile. Texts from outside
 //! (errors, names, paths) are sanitized.
 
-use super::public::{
+use super::public_events::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete, HookComplete,
     IncompleteReply, LimitAction, MessageTiming, ModelFallback, PublicEvent, PublicEventKind,
     RetryCause, SummaryAuthor, ToolCallEnd,

@@ -25,7 +25,7 @@ pub mod ci_commands;
 pub mod human;
 pub mod jsonl;
 pub mod otel;
-pub mod public;
+pub mod public_events;
 pub mod reference_tables;
 pub mod report;
 pub mod result;

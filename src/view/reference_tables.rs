@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::public::PublicEventKind;
+use super::public_events::PublicEventKind;
 use crate::machine::{CloseReason, LlmFailure, StopReason};
 use crate::types::Signal;
 

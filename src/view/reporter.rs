@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{RecvTimeoutError, bounded, select};
 
 use super::background_writer::OutputError;
-use super::public::{EventProjector, PublicEvent};
+use super::public_events::{EventProjector, PublicEvent};
 use super::result::{RunResult, RunResultBuilder};
 use super::run_info::RunInfo;
 use super::sink::{LiveEvent, ReportSink};

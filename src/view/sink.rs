@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::background_writer::{BackgroundWriter, OutputError, PlainTarget};
-use super::public::{PublicEvent, PublicEventKind};
+use super::public_events::{PublicEvent, PublicEventKind};
 use super::result::RunResult;
 use super::{jsonl, sanitize};
 use crate::port::{Disconnected, RunEvent};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::bom::BomSkipper;
+use super::byte_order_mark::BomSkipper;
 use super::transport::{IncomingResponse, ResponseBody};
 use super::wire_model::RequestTarget;
 use crate::llm::bedrock;

@@ -15,7 +15,7 @@ use crate::port::{Clock, Disconnected, lock};
 use crate::types::{CallId, Language, MicroUsd, RunTime, TimeSpan, Tokens};
 use crate::view::background_writer::{BackgroundWriter, OutputError};
 use crate::view::catalogue::text;
-use crate::view::public::{PublicEvent, PublicEventKind};
+use crate::view::public_events::{PublicEvent, PublicEventKind};
 use crate::view::sanitize;
 use crate::view::sink::{LiveEvent, ReportSink};
 
@@ -407,7 +407,7 @@ mod tests {
     use super::*;
     use crate::machine::{CallPurpose, RunStatus, StopReason};
     use crate::types::{EffectId, ToolStatus};
-    use crate::view::public::{AgentEnd, ApiCallStart, ToolCallEnd, ToolCallStart};
+    use crate::view::public_events::{AgentEnd, ApiCallStart, ToolCallEnd, ToolCallStart};
 
     #[derive(Default)]
     struct SetClock(AtomicU64);

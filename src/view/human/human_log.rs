@@ -17,7 +17,7 @@ use crate::tools::ShownDiffs;
 use crate::types::{CallId, Language, TimeSpan, Tokens, ToolStatus};
 use crate::view::background_writer::{BackgroundWriter, OutputError, PlainTarget, WriteQueue};
 use crate::view::catalogue::{MAX_DETAIL, text};
-use crate::view::public::{
+use crate::view::public_events::{
     ApiCallEnd, CallOutcome, HookComplete, LimitAction, PublicEvent, PublicEventKind, RetryCause,
     Severity, ToolCallEnd, ToolCallStart,
 };

@@ -12,7 +12,7 @@ use super::span_builder::SpanBuilder;
 use crate::port::Disconnected;
 use crate::types::CallId;
 use crate::view::background_writer::{BackgroundWriter, OutputError, WriteQueue, WriteTarget};
-use crate::view::public::PublicEvent;
+use crate::view::public_events::PublicEvent;
 use crate::view::result::RunResult;
 use crate::view::run_info::RunInfo;
 use crate::view::sink::ReportSink;

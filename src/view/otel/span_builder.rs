@@ -11,7 +11,7 @@ use super::ids::{TraceIdGenerator, TraceParent};
 use super::span::{OtelSpan, SpanKind};
 use crate::machine::RunStatus;
 use crate::types::{CallId, EffectId, MicroUsd, ReplyFinish, Tokens, ToolStatus, Usage};
-use crate::view::public::{
+use crate::view::public_events::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, PublicEvent, PublicEventKind,
     SubagentCall, ToolCallEnd, ToolCallStart,
 };

@@ -12,7 +12,9 @@ use super::changed_files::ChangedFiles;
 use crate::machine::{RunStatus, StopReason};
 use crate::types::{Effort, FileAction, FileChange, MicroUsd, Sha256Digest, TimeSpan, Usage};
 use crate::view::CostSource;
-use crate::view::public::{SCHEMA, StopReasonName, TokenUsage, dollars, millis, reason, seconds};
+use crate::view::public_events::{
+    SCHEMA, StopReasonName, TokenUsage, dollars, millis, reason, seconds,
+};
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

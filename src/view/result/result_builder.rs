@@ -10,7 +10,9 @@ use super::{DeniedCall, ModelUsed, RunCosts, RunResult, ToolUsed};
 use crate::machine::{ModelUsage, StopReason};
 use crate::types::{CallId, MicroUsd, TimeSpan, ToolStatus, Usage};
 use crate::view::human::call_summary::summarize_call;
-use crate::view::public::{AgentEnd, PublicEvent, PublicEventKind, ToolCallEnd, ToolCallStart};
+use crate::view::public_events::{
+    AgentEnd, PublicEvent, PublicEventKind, ToolCallEnd, ToolCallStart,
+};
 use crate::view::tool_failure::failure_line;
 use crate::view::{CostSource, Language, RunInfo, sanitize};
 

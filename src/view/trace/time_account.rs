@@ -9,7 +9,7 @@ use super::phase::TracePhase;
 use crate::machine::StateKind;
 use crate::port::CallTiming;
 use crate::types::TimeSpan;
-use crate::view::public::millis;
+use crate::view::public_events::millis;
 
 /// The time in one state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -13,7 +13,7 @@ use crate::types::{
     CallId, Decision, EffectId, FileChange, MicroUsd, ReplyFinish, RunTime, TimeSpan, ToolStatus,
     Usage,
 };
-use crate::view::public::{decision_of, dollars, message_count, millis};
+use crate::view::public_events::{decision_of, dollars, message_count, millis};
 
 /// A request to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

@@ -88,7 +88,7 @@ struct WaitingOutput<O>(O);
 impl<O: ReportSink> ReportSink for WaitingOutput<O> {
     fn on_event(
         &mut self,
-        event: &architect::view::public::PublicEvent,
+        event: &architect::view::public_events::PublicEvent,
     ) -> Result<(), architect::port::Disconnected> {
         let until = Instant::now() + Duration::from_secs(5);
         loop {
