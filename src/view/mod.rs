@@ -16,6 +16,7 @@ mod reporter;
 mod run_info;
 mod schemas;
 mod sink;
+mod text_columns;
 mod tool_failure;
 
 pub mod atif;
@@ -44,3 +45,4 @@ pub use sink::{
     AnswerDestination, JsonFormat, JsonSink, LiveEvent, OptionalSink, ReportSink, ServerState,
     TextSink,
 };
+pub use text_columns::in_columns;
