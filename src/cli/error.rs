@@ -251,7 +251,7 @@ fn journal_hints(error: &JournalError) -> Vec<String> {
         JournalError::Misnamed { header, .. } => {
             vec![format!("rename the file and the folder beside it to {header}, or remove them")]
         }
-        JournalError::Io { .. }
+        JournalError::Io(_)
         | JournalError::NoStateFolder
         | JournalError::UntrustedFolder { .. } => vec![
             "--ephemeral runs without storing the session; `sessions.dir` names another folder"

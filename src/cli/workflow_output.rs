@@ -631,7 +631,7 @@ impl From<WorkflowJournalError> for CliError {
             }
             WorkflowJournalError::Busy(_)
             | WorkflowJournalError::Damaged { .. }
-            | WorkflowJournalError::Io { .. } => Self::failed(&error),
+            | WorkflowJournalError::Io(_) => Self::failed(&error),
         }
     }
 }

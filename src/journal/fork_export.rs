@@ -399,6 +399,6 @@ impl<'a> RecordCopier<'a> {
     fn write_text(&mut self, mut text: Vec<u8>) -> Result<()> {
         self.crc = seal(&mut text, self.crc);
         self.hasher.update(&text);
-        self.out.write_all(&text).io_context("write", Path::new("the copy"))
+        Ok(self.out.write_all(&text).io_context("write", Path::new("the copy"))?)
     }
 }

@@ -251,6 +251,6 @@ impl JournalReader {
     fn next_line(&mut self) -> Result<usize> {
         self.line.clear();
         let mut input = self.input.by_ref().take(MAX_LINE_BYTES);
-        input.read_until(b'\n', &mut self.line).io_context("read", &self.path)
+        Ok(input.read_until(b'\n', &mut self.line).io_context("read", &self.path)?)
     }
 }

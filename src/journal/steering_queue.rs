@@ -107,7 +107,7 @@ impl SteeringQueue {
         folder::create_durable(&self.folder, Durability::Full)?;
         let path = self.path(id);
         let text = serde_json::to_vec(message).io_context("write", &path)?;
-        blobs::replace_file(&path, &text, Durability::Full).io_context("write", &path)
+        Ok(blobs::replace_file(&path, &text, Durability::Full).io_context("write", &path)?)
     }
 
     /// Returns the undelivered messages, oldest first.

@@ -16,6 +16,7 @@ mod generated;
 pub mod image;
 pub mod index;
 mod input_file;
+mod io_error;
 mod line_page;
 mod listing;
 mod open_folder;
@@ -34,6 +35,7 @@ pub use error::FileError;
 pub use file_lock::lock_within;
 pub use generated::is_generated;
 pub use input_file::{open_input, read_input};
+pub use io_error::{IoContext, IoError};
 pub use line_page::{LinePage, LinePosition, MAX_LINE_PAGE, read_line_page};
 pub use listing::{FileKind, FileLookup, FolderEntry, entries, has_readable_ignore_files};
 pub(crate) use open_folder::{

@@ -182,7 +182,7 @@ impl CellRunner<'_> {
                 CellEnd::Interrupted
             }
             Err(CellError::File(error)) => CellEnd::NotStored(error.to_string()),
-            Err(CellError::App(AppError::Journal(error @ JournalError::Io { .. }))) => {
+            Err(CellError::App(AppError::Journal(error @ JournalError::Io(_)))) => {
                 CellEnd::NotStored(error.to_string())
             }
             Err(error) => {

@@ -26,6 +26,7 @@ use architect::types::{
     CallAccess, ConversationItem, FileAction, FileChange, MessageOrigin, Price, Reply, ReplyPart,
     RunRules, RunTime, Tokens, ToolCall, ToolResult, ToolStatus, Usage,
 };
+use architect::workspace::IoError;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -53,7 +54,7 @@ impl SessionFixture {
     pub(crate) fn try_at(root: &Path, durability: Durability) -> Result<Self, JournalError> {
         let workspace = root.join("workspace");
         if let Err(source) = fs::create_dir_all(&workspace) {
-            return Err(JournalError::Io { operation: "make", path: workspace, source });
+            return Err(IoError { operation: "make", path: workspace, source }.into());
         }
         let store = SessionStore::open(&root.join("state"), durability)?;
         Ok(Self { store, root: root.to_owned(), _temp: None })
