@@ -48,6 +48,7 @@ use self::record::{
     LockedRecord, RECORD_EXTENSION, RepositoryRecord, WorktreePhase, WorktreeRecord,
 };
 use self::repository::Repository;
+pub(crate) use self::repository::named_folder;
 use self::tree_copy::TreeManifest;
 use crate::types::{FileChange, hex, pluralize};
 use crate::workspace::open_folder::real_path;
