@@ -28,7 +28,7 @@
 //!
 //! # What is stable
 //!
-//! The items of this page, and the modules [`machine`], [`types`] and [`port`], follow semantic versioning. All other
+//! The items of this page, and the modules [`machine`], [`types`] and `port`, follow semantic versioning. All other
 //! modules are public for the tests and benchmarks of this project alone; they are hidden here and may change at any
 //! time.
 //!
@@ -37,8 +37,8 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | none | [`types`] and [`machine`]: pure, without files, network, threads, clocks or environment |
-//! | `runner` | [`port`] and the runner, which drives the machine through them |
-//! | `cli` (default) | providers, tools, journal, configuration, [`Agent`], and the command |
+//! | `runner` | `port` and the runner, which drives the machine through them |
+//! | `cli` (default) | providers, tools, journal, configuration, `Agent`, and the command |
 //!
 //! # Layers
 //!
@@ -56,7 +56,7 @@
 //! | 5 | `tools` | the built-in tools and the registry that runs them |
 //! | 4 | `policy` | rules, guardrails and modes: whether a call may run |
 //! | 3 | `net`, `exec`, `workspace` | HTTP and SSE; supervised processes; confined paths |
-//! | 2 | [`port`] | traits and their errors: model, tools, journal, observer, clock, cancellation |
+//! | 2 | `port` | traits and their errors: model, tools, journal, observer, clock, cancellation |
 //! | 1 | [`machine`] | pure: one file for each state, events, effects, deadlines, the statechart |
 //! | 0 | [`types`] | data types of all layers: ids, messages, usage, money, rules |
 
