@@ -27,3 +27,5 @@ mod spin;
 mod transition_pairs;
 #[cfg(feature = "cli")] // the others need only the runner, and compile faster without the rest
 mod workflow;
+#[cfg(feature = "cli")]
+mod workflow_guards;
