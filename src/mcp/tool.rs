@@ -75,11 +75,6 @@ impl ServerTool {
         &self.0.remote
     }
 
-    /// Returns the server's claims about its effects.
-    pub fn hints(&self) -> ToolHints {
-        self.0.hints
-    }
-
     /// Returns the time limit of a call, longer than the server's own limits.
     pub fn timeout(&self) -> TimeSpan {
         let user = if self.0.server.setup.has_user { USER_TIMEOUT } else { Duration::ZERO };

@@ -103,11 +103,6 @@ impl RunResultBuilder {
         }
     }
 
-    /// Returns whether the run has ended.
-    pub fn has_ended(&self) -> bool {
-        self.end.is_some()
-    }
-
     /// Returns the result. A run without an end has broken down for this reason.
     pub fn result(&self, broken: (StopReason, &str)) -> RunResult {
         let end = self.end.clone().unwrap_or_else(|| self.end_after_breakdown(broken));

@@ -387,14 +387,13 @@ impl BatchObserver for ItemProgress<'_> {
         let index = |cell: &BatchCell| self.cells.iter().position(|id| *id == cell.id);
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         match event {
-            BatchEvent::Began { cell, lease, is_resumed } => {
+            BatchEvent::Began { cell, is_resumed, .. } => {
                 let index = index(cell).unwrap_or_default();
                 self.observer.on_event(WorkflowEvent::Iteration {
                     step: self.step,
                     number: count(index + 1),
                     of: count(self.items.len()),
                     item: self.items.get(index).map(|(item, _)| item.as_str()),
-                    session: lease.session,
                     is_resumed,
                 });
             }

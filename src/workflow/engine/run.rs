@@ -76,8 +76,6 @@ pub enum WorkflowEvent<'a> {
         of: u32,
         /// Its item, if its step has some.
         item: Option<&'a str>,
-        /// The session.
-        session: SessionId,
         /// Whether it has begun before.
         is_resumed: bool,
     },
@@ -445,7 +443,6 @@ impl ActiveStep<'_> {
             number: place.iteration,
             of,
             item: item.as_deref(),
-            session,
             is_resumed: self.run.store.reader(session).is_ok(),
         });
         let Some((end, report)) = run.run(self.run.io)? else { return Ok(None) };

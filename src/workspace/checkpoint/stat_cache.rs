@@ -3,7 +3,7 @@
 #![allow(clippy::cast_possible_truncation)] // of lengths that are short, or checked
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -105,11 +105,6 @@ impl StatCache {
         file.write_all(&out)?;
         file.persist(&self.path)?;
         Ok(())
-    }
-
-    /// Removes the cache.
-    pub fn remove(&self) {
-        let _ = fs::remove_file(&self.path);
     }
 }
 

@@ -164,11 +164,6 @@ impl RecordedNode {
 }
 
 impl PathState {
-    /// Returns whether it is something that is not recorded.
-    pub fn is_left_out(&self) -> bool {
-        matches!(self, Self::LeftOut(_))
-    }
-
     /// Returns whether it is a folder.
     pub fn is_folder(&self) -> bool {
         matches!(self, Self::Folder { .. })

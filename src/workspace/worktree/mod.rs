@@ -179,19 +179,6 @@ impl Worktrees {
         Ok(listed)
     }
 
-    /// Returns the folders of the worktrees of a workspace: sessions that work there were begun in it.
-    pub fn workspaces(&self, workspace: &Path) -> Vec<PathBuf> {
-        if !self.exist() {
-            return Vec::new();
-        }
-        let records = record_files(&self.folder_of(workspace)).into_iter().filter_map(|path| {
-            let (record, _) = record::peek(&path).ok()?;
-            let record = record.filter(|record| record.workspace == workspace)?;
-            Some(path.with_extension("").join(record.subfolder))
-        });
-        records.collect()
-    }
-
     /// Returns the commit that a name means in the repository of a workspace; without a name, the one that is checked out.
     ///
     /// # Errors
