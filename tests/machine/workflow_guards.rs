@@ -23,7 +23,12 @@ pub(crate) const GUARDS: [&str; 13] = [
 ];
 
 /// Returns whether a guard holds for an event in a state.
-pub(crate) fn holds(guard: &str, program: &Program, state: &WorkflowState, event: &StepEvent) -> bool {
+pub(crate) fn holds(
+    guard: &str,
+    program: &Program,
+    state: &WorkflowState,
+    event: &StepEvent,
+) -> bool {
     let place = &state.place;
     let Some(rules) = program.rules(place) else { return false };
     let number = IterationFacts::new(rules, state, event);
