@@ -3,8 +3,8 @@
 use crate::machine::budget;
 use crate::machine::effect::CallPurpose;
 use crate::machine::event::RequestSize;
-use crate::machine::rank::rank;
 use crate::machine::step::start;
+use crate::machine::termination_rank::rank;
 use crate::types::{ConversationItem, MessageOrigin, MicroUsd, RunRules, TimeSpan, Tokens};
 
 /// What a run uses at most, whatever model, tools, checks and users do. Model calls of sub-agents count only towards cost,
