@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::answer_checks::{CheckSequence, QualityGates, SchemaCheck, UnfinishedCalls};
 use super::checkpoints::SessionCheckpoints;
+use super::configured_checks::{CheckSequence, QualityGates, SchemaCheck, UnfinishedCalls};
 use super::configured_servers::{self, ToolDeferral};
 use super::configured_tools;
 use super::end_hooks::{RunDeadline, run_end_hooks};

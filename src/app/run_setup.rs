@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::answer_checks::SchemaCheck;
+use super::configured_checks::SchemaCheck;
 use super::configured_tools;
 use super::context::{
     DiffError, SystemPrompt, WorkspaceDiff, build_system_prompt, diff_since, find_git,
