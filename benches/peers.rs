@@ -335,7 +335,7 @@ fn plot(measured: &[Measured<'_>], steps: usize) -> Markup {
         svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 960 {height}"))
             font-family="sans-serif" font-size="13"
         {
-            rect width="960" height=(height) fill="white";
+            rect width="960" height=(height) fill="white" {}
             @for (row, one) in measured.iter().enumerate() {
                 text x="165" y=(y(row) + 15) text-anchor="end" { (one.name) }
             }
@@ -347,7 +347,7 @@ fn plot(measured: &[Measured<'_>], steps: usize) -> Markup {
                 text x=(left) y="40" font-weight="bold" { (title) }
                 @for (row, value) in values.iter().enumerate() {
                     @let length = width(*value).max(1.0);
-                    rect x=(left) y=(y(row)) width=(format!("{length:.1}")) height="20" fill="#3b6ea5";
+                    rect x=(left) y=(y(row)) width=(format!("{length:.1}")) height="20" fill="#3b6ea5" {}
                     text x=(format!("{:.1}", left + length + 4.0)) y=(y(row) + 15) {
                         @if *value < 10.0 { (format!("{value:.2}")) } @else { (format!("{value:.0}")) }
                     }
