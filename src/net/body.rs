@@ -45,6 +45,11 @@ impl RequestBody {
         self.length
     }
 
+    /// Returns whether the body is empty.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
     /// Returns the body as one vector.
     pub fn to_vec(&self) -> Vec<u8> {
         self.parts.iter().flat_map(|part| &part.bytes[..part.length]).copied().collect()

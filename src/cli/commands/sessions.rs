@@ -244,7 +244,7 @@ fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (Value, String) {
         let (input, output) = (row.input_tokens.0, row.output_tokens.0);
         let cost = row.cost.map_or("-".to_owned(), |cost| cost.to_string());
         let [calls, input, output] = [*llm_calls, input, output].map(|count| count.to_string());
-        [day.clone(), model.to_string(), purpose.to_string(), calls, input, output, cost]
+        [day.clone(), model, purpose.clone(), calls, input, output, cost]
     };
     let header = ["day", "model", "for", "calls", "input", "output", "cost"].map(str::to_owned);
     let lines: Vec<_> = iter::once(header).chain(rows.iter().chain([&sum]).map(line)).collect();
