@@ -1,7 +1,7 @@
 //! Tables of text in columns, for a terminal.
 
-/// Returns a line for each row; a column is as wide as its widest cell. Numbers are aligned right: `is_number` tells for
-/// each column whether it has them.
+/// Returns a line for each row; a column is as wide as its widest cell. A column with numbers, as `is_number` has it, is
+/// aligned right, any other left.
 pub fn in_columns<R: AsRef<[String]>>(rows: &[R], is_number: impl Fn(usize) -> bool) -> String {
     let cells = |column: usize| rows.iter().filter_map(move |row| row.as_ref().get(column));
     let widths = (0..).map_while(|column| cells(column).map(|cell| cell.chars().count()).max());
