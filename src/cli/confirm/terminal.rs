@@ -3,14 +3,21 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use architect::port::CancellationToken;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::termios::{QueueSelector, tcflush};
+use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
+use signal_hook::consts::SIGCONT;
 
 /// The terminal.
-pub(super) struct Terminal(File);
+pub(super) struct Terminal {
+    file: File,
+    /// The questions since it was opened, with their answers, to show them again after a stop of this program.
+    shown: String,
+}
 
 /// What a user has typed.
 pub(super) enum Input {
@@ -28,22 +35,39 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 impl Terminal {
     /// Opens the terminal, if there is one.
     pub(super) fn open() -> Option<Self> {
-        OpenOptions::new().read(true).write(true).open("/dev/tty").ok().map(Self)
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/tty")
+            .ok()
+            .map(|file| Self { file, shown: String::new() })
     }
 
     /// Discards what was typed and not read.
     pub(super) fn discard_input(&self) {
-        let _ = tcflush(&self.0, QueueSelector::IFlush);
+        let _ = tcflush(&self.file, QueueSelector::IFlush);
     }
 
     /// Writes a text. A terminal that is gone is noticed by the next reading.
     pub(super) fn write(&mut self, text: &str) {
-        let _ = self.0.write_all(text.as_bytes());
+        was_continued();
+        self.shown.push_str(text);
+        let _ = self.file.write_all(text.as_bytes());
+    }
+
+    /// Shows everything again if this program was stopped and is in the foreground again: the shell has written meanwhile, and
+    /// the terminal has dropped what was typed.
+    fn show_again(&mut self) {
+        let is_foreground =
+            tcgetpgrp(&self.file).is_ok_and(|group| group == rustix::process::getpgrp());
+        if is_foreground && was_continued() {
+            let _ = self.file.write_all(format!("\n{}", self.shown).as_bytes());
+        }
     }
 
     /// Returns the terminal as a stream of a child process.
     pub(super) fn stdio(&self) -> std::io::Result<Stdio> {
-        self.0.try_clone().map(Stdio::from)
+        self.file.try_clone().map(Stdio::from)
     }
 
     /// Reads a line.
@@ -55,21 +79,38 @@ impl Terminal {
                 self.write("\n");
                 return Input::Cancelled;
             }
-            let ready = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], pulse.as_ref());
+            self.show_again();
+            let ready = poll(&mut [PollFd::new(&self.file, PollFlags::IN)], pulse.as_ref());
             if !matches!(ready, Ok(count) if count > 0) {
                 continue;
             }
             let mut byte = [0];
-            match self.0.read(&mut byte) {
+            match self.file.read(&mut byte) {
                 Ok(0) | Err(_) => {
                     self.write("\n");
                     return Input::End;
                 }
                 Ok(_) if byte[0] == b'\n' => {
-                    return Input::Line(String::from_utf8_lossy(&bytes).into_owned());
+                    let line = String::from_utf8_lossy(&bytes).into_owned();
+                    self.shown.push_str(&line);
+                    self.shown.push('\n');
+                    return Input::Line(line);
                 }
                 Ok(_) => bytes.push(byte[0]),
             }
         }
     }
+}
+
+/// Returns whether this program was stopped since the last call, and goes on.
+fn was_continued() -> bool {
+    static CONTINUED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    let continued = CONTINUED.get_or_init(|| {
+        let continued = Arc::new(AtomicBool::new(false));
+        if let Err(error) = signal_hook::flag::register(SIGCONT, Arc::clone(&continued)) {
+            log::debug!("a stop of this program goes unnoticed: {error}");
+        }
+        continued
+    });
+    continued.swap(false, Ordering::Relaxed)
 }

@@ -221,3 +221,29 @@ fn a_rule_that_cannot_be_kept_is_reported_and_changes_nothing() {
     terminal.type_line("a");
     terminal.wait_for("exit 130\n4090\n1");
 }
+
+/// What was typed before the stop is no part of the answer: the terminal drops it.
+#[test]
+fn a_question_is_shown_again_after_a_stop() {
+    let world = world();
+    let model = world.script_model(SCRIPT);
+    let program = env!("CARGO_BIN_EXE_architect");
+    let run =
+        format!("{program} run 'Do it.' --model {model} --mode confirm-sensitive --sandbox off");
+    world.write("run.sh", &format!("{run}; echo \"exit $?\""));
+    let Some(terminal) = TmuxTerminal::start_shell(&world, WIDE) else { return };
+    terminal.type_line("sh run.sh");
+    terminal.wait_for("run it?");
+    terminal.type_line("?");
+    terminal
+        .wait_until("the question after the help", |shown| shown.matches("run it?").count() == 2);
+    terminal.type_text("no");
+    terminal.press("C-z");
+    terminal.wait_for("Stopped");
+    terminal.type_line("fg");
+    let shown =
+        terminal.wait_until("everything again", |shown| shown.matches("run it?").count() == 4);
+    assert_eq!(shown.matches("asked, because:").count(), 2, "{shown}");
+    terminal.type_line("a");
+    terminal.wait_for("exit 130");
+}
