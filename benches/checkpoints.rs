@@ -11,8 +11,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use architect::model::Durability;
 use architect::port::CancellationToken;
+use architect::types::Durability;
 use architect::workspace::WorkspaceRoot;
 use architect::workspace::checkpoint::{
     ChangeAuthor, ChangeInterval, ContentStore, ForeignChanges, PendingRestore, Restorer,

@@ -20,10 +20,10 @@ use std::thread;
 
 use architect::journal::{Durability, SessionStore};
 use architect::machine::{Event, Fingerprint};
-use architect::model::{EffectId, RunTime, ToolResult, ToolStatus};
 use architect::net::sse::{SseError, SseParser};
 use architect::port::{Journal as _, JournalRecord};
 use architect::runner::InlineExecutor;
+use architect::types::{EffectId, RunTime, ToolResult, ToolStatus};
 
 #[path = "subjects/encode.rs"]
 mod encode;

@@ -10,11 +10,11 @@ use architect::journal::{Durability, ForkOptions, SessionIndex, SessionStore};
 use architect::machine::{
     Authorization, CallIntent, Event, Fingerprint, Machine, RequestSize, State,
 };
-use architect::model::{
+use architect::port::{Journal as _, JournalRecord};
+use architect::types::{
     CallAccess, EffectId, Reply, ReplyFinish, ReplyPart, RunTime, Signal, TimeSpan, Tokens,
     ToolCall, ToolResult, ToolStatus, Usage,
 };
-use architect::port::{Journal as _, JournalRecord};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use subject::begin;
 

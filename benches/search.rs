@@ -13,10 +13,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use architect::exec::{SandboxPolicy, Supervisor};
-use architect::model::ToolCall;
 use architect::policy::ConfirmMode;
 use architect::port::{AuthorizationOutcome, Toolbox};
 use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
+use architect::types::ToolCall;
 use architect::workspace::WorkspaceRoot;
 
 const FILES: usize = 100_000;

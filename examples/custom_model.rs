@@ -3,8 +3,8 @@
 #![allow(clippy::print_stdout)] // an example shows what it does
 
 use architect::Agent;
-use architect::model::{ConversationItem, Fault, Reply, ReplyFinish, Usage};
 use architect::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta};
+use architect::types::{ConversationItem, Fault, Reply, ReplyFinish, Usage};
 
 /// Replies with the user's words, in upper case.
 struct Shouting;

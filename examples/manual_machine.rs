@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use architect::machine::{
     Authorization, CallIntent, CheckResult, Conversation, Effect, Event, Machine, State,
 };
-use architect::model::{
+use architect::types::{
     CallAccess, ConversationItem, MessageOrigin, Reply, ReplyFinish, ReplyPart, RunRules, RunTime,
     TimeSpan, ToolCall, ToolResult, ToolStatus, Usage,
 };

@@ -28,7 +28,7 @@
 //!
 //! # What is stable
 //!
-//! The items of this page, and the modules [`machine`], [`model`] and [`port`], follow semantic versioning. All other
+//! The items of this page, and the modules [`machine`], [`types`] and `port`, follow semantic versioning. All other
 //! modules are public for the tests and benchmarks of this project alone; they are hidden here and may change at any
 //! time.
 //!
@@ -36,9 +36,9 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | none | [`model`] and [`machine`]: pure, without files, network, threads, clocks or environment |
-//! | `runner` | [`port`] and the runner, which drives the machine through them |
-//! | `cli` (default) | providers, tools, journal, configuration, [`Agent`], and the command |
+//! | none | [`types`] and [`machine`]: pure, without files, network, threads, clocks or environment |
+//! | `runner` | `port` and the runner, which drives the machine through them |
+//! | `cli` (default) | providers, tools, journal, configuration, `Agent`, and the command |
 //!
 //! # Layers
 //!
@@ -56,9 +56,9 @@
 //! | 5 | `tools` | the built-in tools and the registry that runs them |
 //! | 4 | `policy` | rules, guardrails and modes: whether a call may run |
 //! | 3 | `net`, `exec`, `workspace` | HTTP and SSE; supervised processes; confined paths |
-//! | 2 | [`port`] | traits and their errors: model, tools, journal, observer, clock, cancellation |
+//! | 2 | `port` | traits and their errors: model, tools, journal, observer, clock, cancellation |
 //! | 1 | [`machine`] | pure: one file for each state, events, effects, deadlines, the statechart |
-//! | 0 | [`model`] | data types: ids, messages, usage, money, rules |
+//! | 0 | [`types`] | data types of all layers: ids, messages, usage, money, rules |
 
 #[cfg(feature = "cli")]
 pub use self::{
@@ -95,7 +95,6 @@ pub mod machine;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod mcp;
-pub mod model;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod net;
@@ -110,6 +109,9 @@ pub mod runner;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod tools;
+pub mod types;
+#[doc(hidden)]
+pub use types as model; // its name before
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod view;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use architect::llm::model_table::ModelTable;
 use architect::llm::{ModelConnectionSettings, ModelSpec, connect};
 use architect::machine::{CallPurpose, ConversationEntry, EntryId};
-use architect::model::{
+use architect::port::{Model, ModelRequest, ToolSpec};
+use architect::types::{
     ConversationItem, MessageOrigin, Reply, ReplyFinish, ReplyPart, ToolCall, ToolExchange,
     ToolResult, ToolStatus, Usage,
 };
-use architect::port::{Model, ModelRequest, ToolSpec};
 
 /// One model of each wire format.
 pub(crate) const MODELS: [&str; 4] =
@@ -78,7 +78,7 @@ impl SentConversation {
             system: &self.system,
             tools: &self.tools,
             entries: &self.entries,
-            input_bound: architect::model::Tokens::ZERO,
+            input_bound: architect::types::Tokens::ZERO,
             instruction: None,
             max_output: None,
             schema: None,

@@ -7,7 +7,7 @@ use architect::journal::{
     FileJournal, SessionHeader, SessionId, SessionSetup, SessionStore, WorkspaceIdentity,
 };
 use architect::machine::{Machine, MachineOutput};
-use architect::model::{ConversationItem, LoopDetection, MessageOrigin, RunLimits, RunRules};
+use architect::types::{ConversationItem, LoopDetection, MessageOrigin, RunLimits, RunRules};
 
 /// Begins a session.
 pub(crate) fn begin(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use architect::machine::{
     Authorization, CallIntent, Effect, Event, RequestSize, State, Step, start, step,
 };
-use architect::model::{
+use architect::types::{
     CallAccess, ConversationItem, EffectId, LoopDetection, MessageOrigin, Reply, ReplyFinish,
     ReplyPart, RunLimits, RunRules, TimeSpan, Tokens, ToolCall, ToolResult, ToolStatus, Usage,
 };

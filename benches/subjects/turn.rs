@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use architect::exec::{SandboxPolicy, Supervisor};
-use architect::model::{ContextLimits, LoopDetection, RunLimits, RunRules, Tokens};
 use architect::runner::{Executor, Ports};
 use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
+use architect::types::{ContextLimits, LoopDetection, RunLimits, RunRules, Tokens};
 use architect::workspace::WorkspaceRoot;
 
 use model::{call, model, reply, text};

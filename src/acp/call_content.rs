@@ -7,9 +7,9 @@ use agent_client_protocol_schema::v1::{
 };
 use serde_json::{Map, Value};
 
-use crate::model::{FileChange, Language};
 use crate::policy::CallKind;
 use crate::tools::{CallArguments, TargetKind, describe};
+use crate::types::{FileChange, Language};
 use crate::view::human::call_summary::summarize_call;
 use crate::view::sanitize;
 use crate::workspace::WorkspaceRoot;

@@ -8,7 +8,7 @@ use super::session_host::with_message;
 use crate::config::{
     Config, ConfigName, DeferMode, HttpUrl, McpServerConfig, ProcessArgument, SecretText,
 };
-use crate::model::TimeSpan;
+use crate::types::TimeSpan;
 
 /// How long a server may take to start, and for a call.
 const TIMEOUT: TimeSpan = TimeSpan::from_secs(60);

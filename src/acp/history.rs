@@ -7,7 +7,7 @@ use super::call_content::{bounded, call_fields};
 use super::run_updates::{chunk, new_call};
 use crate::journal::{JournalError, SessionHistory, SessionId, SessionStore};
 use crate::machine::{CallState, EntryId, Executing, Machine, State};
-use crate::model::{ConversationItem, MessageOrigin, Reply, ReplyPart, ToolCall, ToolResult};
+use crate::types::{ConversationItem, MessageOrigin, Reply, ReplyPart, ToolCall, ToolResult};
 use crate::workspace::WorkspaceRoot;
 
 /// A session as it is stored.

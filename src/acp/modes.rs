@@ -3,7 +3,7 @@
 use agent_client_protocol_schema::v1::{SessionMode, SessionModeState};
 
 use crate::config::{AgentDefinition, Config};
-use crate::model::ConfirmMode;
+use crate::types::ConfirmMode;
 
 /// The agent that continues interrupted work; a session continues without it.
 const RESUME_AGENT: &str = "resume";

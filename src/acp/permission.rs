@@ -14,12 +14,12 @@ use serde_json::{Map, Value, json};
 
 use super::client_connection::{ClientConnection, RequestFailure};
 use super::run_updates::{ShownCalls, call_id};
-use crate::model::CallId;
 use crate::policy::{
     CallKind, ConfirmationAnswer, ConfirmationRequest, Confirmer, Elicitation, ElicitationAnswer,
 };
 use crate::port::{EffectContext, lock};
 use crate::tools::describe;
+use crate::types::CallId;
 
 const ONCE: &str = "once";
 const SESSION: &str = "session";

@@ -15,9 +15,9 @@ use super::call_content::{OldFile, bounded, call_fields, old_files, result_conte
 use super::client_connection::ClientConnection;
 use super::plan::plan_of;
 use crate::machine::{CallPurpose, Effect, Event, RunStatus, StopReason};
-use crate::model::{CallId, EffectId};
 use crate::port::{Disconnected, ReplyDelta, RunEvent, lock};
-use crate::view::public::{
+use crate::types::{CallId, EffectId};
+use crate::view::public_events::{
     AgentEnd, ApiCallEnd, CallOutcome, PublicEvent, PublicEventKind, RetryCause, Severity,
     ToolCallEnd, ToolCallStart,
 };

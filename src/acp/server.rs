@@ -44,8 +44,8 @@ use crate::app::{RunInterrupts, RunSetup};
 use crate::journal::{
     JournalError, ReadRecord, SessionId, SessionIndex, SessionStore, StoredContent,
 };
-use crate::model::Signal;
 use crate::port::{CancellationToken, lock};
+use crate::types::Signal;
 use crate::workspace::WorkspaceRoot;
 
 /// The longest line that is read, in bytes.

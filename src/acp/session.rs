@@ -14,8 +14,8 @@ use super::session_host::{ConfiguredSession, SessionChoice, SessionHost, with_me
 use crate::app::RunInterrupts;
 use crate::config::McpServerConfig;
 use crate::journal::SessionId;
-use crate::model::Signal;
 use crate::port::lock;
+use crate::types::Signal;
 
 /// A session that a client has opened.
 pub(super) struct OpenSession {

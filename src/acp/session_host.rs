@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::app::{AppError, RunSetup};
 use crate::journal::{JournalError, SessionHistory, SessionStore};
 use crate::llm::ConnectError;
-use crate::model::ConfirmMode;
+use crate::types::ConfirmMode;
 
 /// Configures sessions, as the command line does it for one run.
 pub trait SessionHost: Send + Sync {

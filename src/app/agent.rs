@@ -20,11 +20,11 @@ use crate::exec::helper;
 use crate::journal::{DamagePolicy, SessionStore};
 use crate::llm::scripted::Script;
 use crate::machine::Event;
-use crate::model::{Price, RunTime, Signal};
 use crate::policy::NoConfirmer;
 use crate::port::{CancellationToken, Disconnected, HookPoint, Model, Observer, RunEvent};
 use crate::runner::{DriverInput, Ports, SystemClock, ThreadExecutor};
-use crate::view::public::PublicEvent;
+use crate::types::{Price, RunTime, Signal};
+use crate::view::public_events::PublicEvent;
 use crate::view::{CostSource, ReportSink, Reporter, RunResult};
 
 /// The built-in agent that runs unless another one is chosen.

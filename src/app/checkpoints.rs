@@ -10,11 +10,11 @@ use super::run_setup::RunSetup;
 use super::session::SessionTarget;
 use crate::config::Config;
 use crate::journal::{SessionHistory, SessionId, SessionStore};
-use crate::model::{
-    CheckpointKind, CheckpointOutcome, CheckpointRecord, Durability, RecordedState, RunActivity,
-};
 use crate::port::{CancellationToken, Checkpoints, EffectContext, HookPoint, lock};
 use crate::tools::ExecutionMode;
+use crate::types::{
+    CheckpointKind, CheckpointOutcome, CheckpointRecord, Durability, RecordedState, RunActivity,
+};
 use crate::workspace::WorkspaceRoot;
 use crate::workspace::checkpoint::{
     CheckpointError, ContentStore, ScanOptions, ScannedState, StatCache, WorkspaceScanner,

@@ -4,9 +4,9 @@ use super::error::AppError;
 use super::subagents::DISPATCH;
 use super::{configured_hooks, configured_tools};
 use crate::config::{Config, ConfigError, ConfigProblem, ExpectedDecision};
-use crate::model::{ConfirmMode, Decision};
 use crate::policy::{CallKind, CallTarget, PolicyEngine};
 use crate::tools::{ExecutionMode, describe};
+use crate::types::{ConfirmMode, Decision};
 
 /// Checks what needs the tools: rules, patterns and expressions, and that each example of
 /// `permissions.examples` is decided as it says, where no mode says otherwise; and what only a shell would find out, the

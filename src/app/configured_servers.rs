@@ -17,11 +17,11 @@ use crate::mcp::{
     self, CallResult, ClientCredentials, McpServers, Necessity, SecretSource, ServerInstructions,
     ServerSpec, ServerStart, ServerTransport, ToolFilter,
 };
-use crate::model::{TimeSpan, Tokens, matches_wildcard};
 use crate::net::{Endpoint, HttpOptions, HttpTimeouts, Secret};
 use crate::policy::Confirmer;
 use crate::port::{CancellationToken, ToolSpec};
 use crate::tools::{CallContext, SEARCH_TOOLS, Tool, ToolInvocation, ToolOutput, ToolRegistry};
+use crate::types::{TimeSpan, Tokens, matches_wildcard};
 use crate::view::{LiveEvent, ServerState};
 
 /// Starts the servers of a configuration, within the time limit of the run. Returns no servers if cancelled: the run then

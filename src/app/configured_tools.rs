@@ -11,7 +11,6 @@ use super::skills::SkillStatus;
 use super::subagents::{DISPATCH, DispatchTool, SubagentContext};
 use crate::config::{AgentDefinition, Config, ConfigProblem, PathPattern, PermissionsConfig};
 use crate::machine::Conversation;
-use crate::model::{ConversationItem, did_you_mean, matches_wildcard, nearest_within};
 use crate::net::Secrets;
 use crate::policy::{
     BlockedCommands, CallKind, CommandScope, FilePatterns, GuardrailLimits, Guardrails,
@@ -22,6 +21,7 @@ use crate::tools::{
     READ_OUTPUT, SEARCH_TOOLS, SkillFolder, Tool, ToolRegistry, ToolSettings, describe, rule_tools,
     standard_tools,
 };
+use crate::types::{ConversationItem, did_you_mean, matches_wildcard, nearest_within};
 
 impl RunSetup {
     /// Returns the tools of a run. Long results are stored whole in `results`, or in memory; a sub-agent has no

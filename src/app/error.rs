@@ -125,7 +125,7 @@ impl AppError {
             Self::Exec(error) => matches!(error, ExecError::Unconfined(_)),
             Self::Journal(error) => {
                 use JournalError::{Damaged, Index, Io, Misnamed};
-                !matches!(error, Io { .. } | Index(_) | Damaged { .. } | Misnamed { .. })
+                !matches!(error, Io(_) | Index(_) | Damaged { .. } | Misnamed { .. })
             }
             Self::Checkpoint(_) | Self::System { .. } => false,
             Self::Undo(error) => error.is_user_error(),

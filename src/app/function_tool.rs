@@ -9,13 +9,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::error::AppError;
-use crate::model::{CallAccess, TimeSpan};
 use crate::policy::CallKind;
 use crate::port::{CancellationToken, ToolSpec};
 use crate::tools::{
     CallContext, SchemaValidator, Tool, ToolInvocation, ToolOutput, invalid_arguments,
     parse_arguments, tool_spec,
 };
+use crate::types::{CallAccess, TimeSpan};
 
 /// A tool made of a function. Its argument is mostly a struct, whose JSON Schema the model sees.
 ///

@@ -9,10 +9,10 @@
 //! folders come in as a [`ProcessEnv`]. [`Agent`] is the façade for programs that embed the agent.
 
 mod agent;
-mod answer_checks;
 mod checkpoints;
 mod commit_watch;
 mod config_check;
+mod configured_checks;
 mod configured_hooks;
 mod configured_servers;
 mod configured_tools;

@@ -11,9 +11,9 @@ use crate::config::Config;
 use crate::llm::scripted::ScriptPosition;
 use crate::machine::{CallPurpose, Conversation, ConversationChange};
 use crate::mcp::{McpServers, ServerProblem, ServerSetup};
-use crate::model::{ConversationItem, Fault, MessageOrigin, Tokens};
 use crate::port::{CancellationToken, ModelRequest};
 use crate::runner;
+use crate::types::{ConversationItem, Fault, MessageOrigin, Tokens};
 
 /// What became of starting a server.
 #[derive(Clone, Debug, PartialEq, Eq)]

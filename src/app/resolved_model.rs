@@ -19,10 +19,10 @@ use crate::llm::{
     Recording, RequestSettingsError, connect, encoding_model, list_models,
 };
 use crate::machine::CallPurpose;
-use crate::model::{ContextLimits, Effort, Fault, ImageBudget, RunRules, Tokens, did_you_mean};
 use crate::port::{Model, ModelCall, ModelRequest, WallClock};
 use crate::runner::SystemClock;
 use crate::tools::DeferredToolsModel;
+use crate::types::{ContextLimits, Effort, Fault, ImageBudget, RunRules, Tokens, did_you_mean};
 use crate::workspace::image::ImageLimits;
 
 /// The chosen model, with its limits.

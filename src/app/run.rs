@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::answer_checks::{CheckSequence, QualityGates, SchemaCheck, UnfinishedCalls};
 use super::checkpoints::SessionCheckpoints;
+use super::configured_checks::{CheckSequence, QualityGates, SchemaCheck, UnfinishedCalls};
 use super::configured_servers::{self, ToolDeferral};
 use super::configured_tools;
 use super::end_hooks::{RunDeadline, run_end_hooks};
@@ -24,7 +24,6 @@ use crate::journal::{FileJournal, SessionId, SessionSetup, WorkspaceIdentity};
 use crate::llm::scripted::ScriptPosition;
 use crate::machine::{Machine, RunOutcome, RunStatus};
 use crate::mcp::McpServers;
-use crate::model::{Digest, RunRules, RunTime};
 use crate::net::Secrets;
 use crate::policy::Confirmer;
 use crate::port::{
@@ -32,6 +31,7 @@ use crate::port::{
 };
 use crate::runner::{Driver, Ports, RequestContext};
 use crate::tools::{ExecutionMode, PlannedCall, SharedQuota, ToolRegistry};
+use crate::types::{Digest, RunRules, RunTime};
 use crate::view::{CostSource, Reporter, RunInfo};
 use crate::workspace::image::{AttachedImages, ImageSource};
 

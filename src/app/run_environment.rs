@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::error::AppError;
 use super::run_interrupts::RunInterrupts;
 use crate::machine::{Event, StopReason};
-use crate::model::RunTime;
 use crate::port::{CancelRegistration, CancellationToken};
 use crate::runner::{DriverInput, Executor, Ports, SystemClock, ThreadExecutor, add_run};
+use crate::types::RunTime;
 use crate::view::Reporter;
 
 /// Where a run takes place. Everything else of a run is the same code.

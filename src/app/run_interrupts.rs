@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::model::Signal;
 use crate::port::{CancelRegistration, CancellationToken};
+use crate::types::Signal;
 
 /// Interrupts runs in place of the signals of the process, which then reach the caller of the runs alone. Clones
 /// interrupt the same runs.

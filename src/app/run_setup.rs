@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::answer_checks::SchemaCheck;
+use super::configured_checks::SchemaCheck;
 use super::configured_tools;
 use super::context::{
     DiffError, SystemPrompt, WorkspaceDiff, build_system_prompt, diff_since, find_git,
@@ -24,9 +24,9 @@ use super::skills::{Skill, SkillSources};
 use crate::config::{AgentDefinition, Config, ConfigName};
 use crate::hooks::Hooks;
 use crate::llm::Recorder;
-use crate::model::{TimeSpan, matches_wildcard};
 use crate::port::CancellationToken;
 use crate::tools::{CALL_TOOL, ExecutionMode};
+use crate::types::{TimeSpan, matches_wildcard};
 use crate::workspace::index::IndexSettings;
 use crate::workspace::{EditorBuffers, WorkspaceRoot};
 

@@ -23,9 +23,9 @@ use crate::exec::{
     Supervisor, TempOwner, UserGitConfig, VariableFilter, WriteWatch, clean_environment,
     remove_abandoned,
 };
-use crate::model::{hex, matches_wildcard};
 use crate::policy::GuardedFiles;
 use crate::port::{lock, unique_id};
+use crate::types::{hex, matches_wildcard};
 use crate::workspace::PathResolver;
 use crate::workspace::worktree::{BRANCH_PREFIX, is_isolated};
 

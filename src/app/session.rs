@@ -15,11 +15,11 @@ use crate::journal::{
     SessionHeader, SessionId, SessionOutputs, SessionSetup, SessionStore, WorkspaceChange,
 };
 use crate::machine::{Conversation, Machine, MachineOutput, ModelUsage, State};
-use crate::model::{
+use crate::tools::{OutputStore, TextWriter};
+use crate::types::{
     CallId, ConversationItem, Image, LimitBaseline, MessageOrigin, RunRules, Sha256Digest,
     UserMessage, pluralize,
 };
-use crate::tools::{OutputStore, TextWriter};
 use crate::view::PriorUsage;
 use crate::workspace::{LinePage, LinePosition};
 

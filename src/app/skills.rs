@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::process_env::ProcessEnv;
 use super::skill_file::SkillFile;
 use crate::config::Config;
-use crate::model::{matches_pattern, matches_wildcard, word_enum};
+use crate::types::{matches_pattern, matches_wildcard, word_enum};
 use crate::view::sanitize::is_harmful;
 use crate::workspace::{FileKind, RelPath, WorkspaceRoot, escape_name};
 

@@ -6,7 +6,7 @@ use super::error::AppError;
 use super::undo::RecordedChanges;
 use crate::journal::{ParentCall, SessionHistory, SessionId, SessionStore, StoredContent};
 use crate::machine::{Authorization, CallIntent, Event};
-use crate::model::RunTime;
+use crate::types::RunTime;
 use crate::view::trace::{
     RecordContent, StepChange, SubagentTrace, Trace, TraceStep, TraceSubject, Tracer,
 };

@@ -13,9 +13,9 @@ use crate::journal::{
 };
 use crate::llm::RequestSettingsError;
 use crate::machine::{CallPurpose, Effect, Event};
-use crate::model::{CallId, EffectId, Sha256Digest, Tokens};
 use crate::port::{Model, RequestDigest};
 use crate::runner::RequestContext;
+use crate::types::{CallId, EffectId, Sha256Digest, Tokens};
 
 /// The result of verifying a session.
 pub struct SessionVerification {

@@ -21,10 +21,10 @@ use crate::journal::{
     JournalError, ReadRecord, SessionHistory, SessionId, SessionStore, StoredContent, StoredRecord,
 };
 use crate::machine::{Authorization, Effect, Event, State, StateKind};
-use crate::model::{Decision, EffectId, MicroUsd, RunRules, ToolStatus};
 use crate::tools::{
     BuiltInTool, ExecutionMode, MaxResultTokens, ToolRegistry, describe, standard_tools,
 };
+use crate::types::{Decision, EffectId, MicroUsd, RunRules, ToolStatus};
 use crate::workspace::WorkspaceRoot;
 
 /// What other settings would have changed in a session. The serialized form is what `architect what-if --json` prints.

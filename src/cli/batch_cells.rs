@@ -8,7 +8,7 @@ use architect::config::{
     Config, ConfigError, ConfigProblem, ConfigSources, ModelName, OptionOverride, OriginSource,
     ProblemKind, UnknownPricePolicy, load,
 };
-use architect::model::ConfirmMode;
+use architect::types::ConfirmMode;
 use architect::view::ReportSink;
 use architect::view::human::{RunningCells, ShownSession};
 use architect::workflow::batch::{
@@ -18,9 +18,7 @@ use architect::workflow::batch::{
 use architect::workflow::with_evaluator;
 
 use super::args::SettingsArgs;
-use super::config_options::{
-    DEFAULT_AGENT, SavedOptions, as_sets, base_sources, execution_mode, project_trust,
-};
+use super::config_options::{DEFAULT_AGENT, SavedOptions, as_sets, execution_mode, layer_sources};
 use super::error::error_hints;
 
 /// Configures cells from the options of the command and the manifest.
@@ -93,7 +91,6 @@ impl CellOptions<'_> {
     }
 
     fn sources(&self, folder: Option<&Path>, sets: Vec<String>) -> ConfigSources {
-        let layers = &self.settings.layers;
         let path = |key, path: &Path, option: &str| OptionOverride {
             key,
             value: path.to_string_lossy().into_owned(),
@@ -102,13 +99,10 @@ impl CellOptions<'_> {
         let workspace = folder.map(|folder| path("workspace.root", folder, "--workspace"));
         let sessions = path("sessions.dir", &self.out, "--out");
         ConfigSources {
-            trust: project_trust(layers),
-            file: layers.config.clone(),
             mcp_files: self.settings.mcp_config.iter().cloned().collect(),
-            profile: layers.profile.clone(),
             sets,
             options: workspace.into_iter().chain([sessions]).collect(),
-            ..base_sources(self.world)
+            ..layer_sources(&self.settings.layers, self.world)
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use architect::app::RunInterrupts;
-use architect::model::{Language, Signal};
+use architect::types::{Language, Signal};
 use architect::view::human::BatchTable;
 use architect::view::{jsonl, sanitize};
 use architect::workflow::batch::{BatchCell, BatchEvent, BatchObserver, CellRow};

@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 
 use architect::app::{ProcessEnv, open_store};
-use architect::config::{Config, keys, load, profile_names};
+use architect::config::{Config, keys, profile_names};
 use architect::journal::SessionIndex;
 use architect::llm::model_table::ModelTable;
 use architect::view::sanitize;
@@ -14,8 +14,8 @@ use clap_complete::Shell;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 
-use super::args::Cli;
-use super::config_options;
+use super::args::{Cli, LayerArgs};
+use super::config_options::load_layers;
 
 /// The variable by which the script of a shell asks. It is no setting of this program.
 const VARIABLE: &str = "_ARCHITECT_COMPLETE";
@@ -76,7 +76,7 @@ fn candidates(
 fn sessions(typed: &OsStr) -> Vec<CompletionCandidate> {
     let rows = || {
         let world = ProcessEnv::current().ok()?;
-        let config = load(&config_options::base_sources(&world)).ok()?;
+        let config = load_layers(&LayerArgs::default(), &world).ok()?;
         let store = open_store(&config, &world).ok()?;
         SessionIndex::open(&store).ok()?.list().ok()
     };
@@ -92,7 +92,7 @@ fn sessions(typed: &OsStr) -> Vec<CompletionCandidate> {
 fn agents(typed: &OsStr) -> Vec<CompletionCandidate> {
     let config = ProcessEnv::current()
         .ok()
-        .and_then(|world| load(&config_options::base_sources(&world)).ok());
+        .and_then(|world| load_layers(&LayerArgs::default(), &world).ok());
     let agents = config.iter().flat_map(Config::agents);
     let names: Vec<_> = agents
         .map(|agent| (agent.name.to_string(), Some(sanitize::headline(&agent.description, 60))))

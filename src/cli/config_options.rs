@@ -75,14 +75,13 @@ pub(crate) fn load_config(
         disable_mcp: args.disable_mcp.unwrap_or(before.disable_mcp),
     };
     let sources = ConfigSources {
-        trust: project_trust(layers),
         file: remembered.config.as_ref().map(Into::into),
         mcp_files: args.mcp_config.iter().cloned().collect(),
         profile: remembered.profile.clone(),
         untrusted_sets: before.untrusted_sets.clone(),
         sets: [before.sets.clone(), own].concat(),
         options: overrides,
-        ..base_sources(world)
+        ..layer_sources(layers, world)
     };
     let mut config = load(&sources).map_err(AppError::from)?;
     // Other commands only show the configuration.
@@ -128,15 +127,13 @@ pub(crate) fn load_changed(
     changes: &[String],
     world: &ProcessEnv,
 ) -> Result<Config, CliError> {
-    let file = layers.config.clone().or_else(|| saved.config.as_ref().map(Into::into));
+    let own = layer_sources(layers, world);
     let sources = ConfigSources {
-        trust: project_trust(layers),
-        file,
-        profile: layers.profile.clone().or_else(|| saved.profile.clone()),
+        file: own.file.or_else(|| saved.config.as_ref().map(Into::into)),
+        profile: own.profile.or_else(|| saved.profile.clone()),
         untrusted_sets: saved.untrusted_sets.clone(),
         sets: [&saved.sets, changes].concat(),
-        options: workspace(layers).into_iter().collect(),
-        ..base_sources(world)
+        ..own
     };
     Ok(load(&sources).map_err(AppError::from)?)
 }
@@ -147,30 +144,22 @@ pub(crate) fn load_changed(
 ///
 /// Fails with everything that is wrong with it.
 pub(crate) fn load_layers(layers: &LayerArgs, world: &ProcessEnv) -> Result<Config, CliError> {
-    let sources = ConfigSources {
-        trust: project_trust(layers),
-        file: layers.config.clone(),
-        profile: layers.profile.clone(),
-        sets: layers.set.clone(),
-        options: workspace(layers).into_iter().collect(),
-        ..base_sources(world)
-    };
-    Ok(load(&sources).map_err(AppError::from)?)
+    Ok(load(&layer_sources(layers, world)).map_err(AppError::from)?)
 }
 
-/// Returns the sources of the configuration that the process determines.
-pub(crate) fn base_sources(world: &ProcessEnv) -> ConfigSources {
+/// Returns the sources of the configuration that the process and these options determine.
+pub(crate) fn layer_sources(layers: &LayerArgs, world: &ProcessEnv) -> ConfigSources {
     ConfigSources {
         folders: world.folders(),
         cwd: world.cwd.clone(),
         variables: world.text_variables().collect(),
+        trust: if layers.trust { ProjectTrust::Granted } else { ProjectTrust::Stored },
+        file: layers.config.clone(),
+        profile: layers.profile.clone(),
+        sets: layers.set.clone(),
+        options: workspace(layers).into_iter().collect(),
         ..ConfigSources::default()
     }
-}
-
-/// Returns whether the folder's own configuration is trusted.
-pub(crate) fn project_trust(layers: &LayerArgs) -> ProjectTrust {
-    if layers.trust { ProjectTrust::Granted } else { ProjectTrust::Stored }
 }
 
 /// Returns the values that options set.

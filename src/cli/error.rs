@@ -9,7 +9,7 @@ use architect::exec::ExecError;
 use architect::journal::{JournalError, ReadOnlyReason, SessionId};
 use architect::llm::{ConnectError, ModelSpecError};
 use architect::machine::StopReason;
-use architect::model::Signal;
+use architect::types::Signal;
 use architect::view::{RunResult, SaveError};
 
 use super::{USAGE_EXIT_CODE, output};
@@ -255,7 +255,7 @@ fn journal_hints(error: &JournalError) -> Vec<String> {
         JournalError::Misnamed { header, .. } => {
             vec![format!("rename the file and the folder beside it to {header}, or remove them")]
         }
-        JournalError::Io { .. }
+        JournalError::Io(_)
         | JournalError::NoStateFolder
         | JournalError::UntrustedFolder { .. } => vec![
             "--ephemeral runs without storing the session; `sessions.dir` names another folder"

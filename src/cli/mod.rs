@@ -24,8 +24,8 @@ use std::sync::atomic::AtomicBool;
 
 use architect::app::ProcessEnv;
 use architect::exec::helper;
-use architect::model::nearest;
 use architect::runner::{install_handlers, set_ending};
+use architect::types::nearest;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use signal_hook::consts::{SIGUSR1, SIGUSR2, SIGXFSZ};

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use architect::app::{ProcessEnv, collect_secrets};
 use architect::config::Config;
-use architect::model::Language;
 use architect::net::MaskingWriter;
 use architect::runner::SystemClock;
+use architect::types::Language;
 use architect::view::ci_commands::CommandEscaper;
 use architect::view::human::{
     BatchTable, BatchTotals, ColorChoice, HumanLog, LogDetail, LogStyle, TerminalUser,

@@ -12,7 +12,7 @@ use architect::app::{
 };
 use architect::config::{Config, LayerRank};
 use architect::machine::{CloseReason, RunStatus, StopReason};
-use architect::model::{Signal, TimeSpan, pluralize};
+use architect::types::{Signal, TimeSpan, pluralize};
 use architect::view::report::{ReportFormat, RunReport};
 use architect::view::{
     CostSource, OutputError, Reporter, RunInfo, RunResult, SaveError, append, is_standard_stream,

@@ -14,9 +14,10 @@ use architect::app::{
 use architect::config::Config;
 use architect::journal::{Durability, SessionStore};
 use architect::machine::{CloseReason, LlmFailure, StopReason};
-use architect::model::{Language, MicroUsd};
+use architect::types::{Language, MicroUsd};
 use architect::view::report::RunReport;
 use architect::view::{CostSource, RunInfo, RunResult, sanitize};
+use architect::workflow::batch::coordination::ChargeLimits;
 use architect::workflow::batch::plain_name;
 use architect::workflow::engine::machine::{End, Limit, Program, StepEvent};
 use architect::workflow::engine::{
@@ -164,8 +165,7 @@ pub(crate) fn defining_settings(settings: &SettingsArgs, workspace: PathBuf) -> 
 pub(crate) fn workflow_limits(config: &Config) -> WorkflowLimits {
     let limits = &config.settings.limits;
     WorkflowLimits {
-        budget: limits.budget_usd,
-        tokens: limits.max_tokens,
+        charge: ChargeLimits { money: limits.budget_usd, tokens: limits.max_tokens },
         deadline: limits.timeout.and_then(|span| Instant::now().checked_add(span.into())),
     }
 }
@@ -631,7 +631,7 @@ impl From<WorkflowJournalError> for CliError {
             }
             WorkflowJournalError::Busy(_)
             | WorkflowJournalError::Damaged { .. }
-            | WorkflowJournalError::Io { .. } => Self::failed(&error),
+            | WorkflowJournalError::Io(_) => Self::failed(&error),
         }
     }
 }

@@ -15,9 +15,9 @@ use super::setting_value::parse_list;
 use super::settings::AgentConfig;
 use super::text_types::ConfigName;
 use super::value_tree::{self, ConfigNode, ConfigTable, ConfigValue, OriginAt};
-use crate::model::{ConfirmMode, Isolation};
 use crate::policy::CallKind;
 use crate::tools::describe;
+use crate::types::{ConfirmMode, Isolation};
 
 /// An agent, with defaults for everything that is not set.
 #[derive(Clone, Debug, PartialEq)]

@@ -105,7 +105,7 @@ fn type_schema(value_type: &ValueType, providers: &str) -> Value {
 mod tests {
     use super::*;
     use crate::config::template::{ProjectPreset, template};
-    use crate::model::WordEnum;
+    use crate::types::WordEnum;
 
     fn is_valid(text: &str) -> bool {
         let value: Value = toml::from_str(text).unwrap();

@@ -6,7 +6,7 @@ use super::setting_value::ValueType;
 use super::settings::Settings;
 use super::settings_reader::SettingsReader;
 use super::value_tree::ConfigValue;
-use crate::model::nearest;
+use crate::types::nearest;
 
 /// A key, as it is known before any layer is read.
 #[derive(Debug, Default)]

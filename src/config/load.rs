@@ -21,7 +21,7 @@ use super::trust::{ChangedFile, TrustStore};
 use super::untrusted_layer::{IgnoredBecause, tighten};
 use super::value_tree::{self, ConfigNode, ConfigTable};
 use crate::exec::is_secret_variable;
-use crate::model::matches_wildcard;
+use crate::types::matches_wildcard;
 
 /// The inputs of [`load`].
 #[derive(Clone, Debug, Default)]

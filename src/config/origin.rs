@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::exec::is_secret_variable;
-use crate::model::matches_wildcard;
 use crate::net::Secrets;
+use crate::types::matches_wildcard;
 
 /// Where a value comes from: the layer, and the place in it.
 #[derive(Clone, Debug, PartialEq, Eq)]

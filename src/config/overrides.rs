@@ -8,7 +8,7 @@ use super::origin::{LayerRank, OriginSource, ValueOrigin};
 use super::problem::{NoticeCause, ProblemKind};
 use super::setting_value::parse_list;
 use super::value_tree::{self, ConfigNode, ConfigTable, ConfigValue, insert_at_path};
-use crate::model::{did_you_mean, nearest};
+use crate::types::{did_you_mean, nearest};
 
 /// A value that an option of the command line sets.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::checked_file::ConfigFileError;
 use super::origin::{SourceExcerpt, ValueOrigin};
-use crate::model::{did_you_mean, nearest};
+use crate::types::{did_you_mean, nearest};
 
 /// An invalid configuration, none of which is used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

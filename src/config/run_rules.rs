@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::agents::AgentDefinition;
 use super::settings::{QualityGate, Settings};
-use crate::model::{
+use crate::port::HookPoint;
+use crate::types::{
     ContextLimits, CountLimits, EffectTimeouts, ModelRules, OutputLimits, Price, RetryBackoff,
     RunLimits, RunRules, TimeSpan, Tokens,
 };
-use crate::port::HookPoint;
 
 /// The price and limits of a model, as far as they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,7 +125,7 @@ fn sum(first: TimeSpan, spans: impl Iterator<Item = TimeSpan>) -> TimeSpan {
 mod tests {
     use super::*;
     use crate::config::{Config, ConfigSources, load};
-    use crate::model::MicroUsd;
+    use crate::types::MicroUsd;
 
     fn config(sets: &[&str]) -> Config {
         let sets = sets.iter().map(|set| (*set).to_owned()).collect();

@@ -7,7 +7,7 @@ use super::keys::KeySpec;
 use super::origin::ValueOrigin;
 use super::value_tree::{self, ConfigNode, ConfigValue};
 use crate::exec::HostPattern;
-use crate::model::{MicroUsd, TimeSpan, Tokens, WordEnum};
+use crate::types::{MicroUsd, TimeSpan, Tokens, WordEnum};
 
 /// A type of settings.
 pub(super) trait SettingValue: Sized {

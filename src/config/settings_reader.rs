@@ -13,7 +13,7 @@ use super::problem::ProblemKind;
 use super::setting_value::{SettingValue, ValueType};
 use super::text_types::ConfigName;
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
-use crate::model::nearest;
+use crate::types::nearest;
 
 /// Reads one table.
 pub(super) struct SettingsReader<'a> {
@@ -322,7 +322,7 @@ mod tests {
     use crate::config::key_declaration::{optional, required, table, table_list};
     use crate::config::origin::{ConfigDocument, LayerRank};
     use crate::config::value_tree::parse_document;
-    use crate::model::TimeSpan;
+    use crate::types::TimeSpan;
 
     /// Reads a document with a section of each kind, and returns the problems as text.
     fn problems(text: &str) -> Vec<String> {

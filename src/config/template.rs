@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::keys::{KeySpec, description};
 use super::setting_value::ValueType;
-use crate::model::word_enum;
+use crate::types::word_enum;
 
 word_enum! {
     /// The kind of project that a configuration file is for.
@@ -156,7 +156,7 @@ mod tests {
     use crate::config::settings::Settings;
     use crate::config::settings_reader::SettingsReader;
     use crate::config::value_tree::ConfigTable;
-    use crate::model::WordEnum;
+    use crate::types::WordEnum;
 
     fn read_table(table: &ConfigTable) -> (Settings, ReadReport) {
         let mut report = ReadReport::default();

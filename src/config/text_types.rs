@@ -7,7 +7,7 @@ use globset::Glob;
 
 use super::setting_value::{SettingValue, ValueType};
 use super::value_tree::ConfigValue;
-use crate::model::TimeSpan;
+use crate::types::TimeSpan;
 
 /// Declares types of texts: each with what is expected, and the test that a text has to pass.
 macro_rules! text_types {

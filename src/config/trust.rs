@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use super::checked_file::{self, ConfigFileError, FileOwner};
-use crate::model::hex;
+use crate::types::hex;
 
 /// The list of the folders that the user trusts.
 #[derive(Clone, Debug)]

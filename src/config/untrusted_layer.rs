@@ -5,7 +5,7 @@ use super::keys::{self, KeySpec, UntrustedChange};
 use super::origin::ValueOrigin;
 use super::problem::{ConfigNotice, NoticeCause};
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
-use crate::model::matches_wildcard;
+use crate::types::matches_wildcard;
 
 /// Why values of a layer are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::model::word_enum;
+use crate::types::word_enum;
 use document::{Document, RecordingLine};
 use invariants::InvariantChecker;
 

@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use super::hook_input::HookInput;
 use super::hook_output::HookOutput;
-use crate::model::{HookFailurePolicy, matches_wildcard};
 use crate::port::{EffectContext, HookPoint};
+use crate::types::{HookFailurePolicy, matches_wildcard};
 
 /// A hook, called at a point of a run.
 pub trait Hook: Send + Sync {

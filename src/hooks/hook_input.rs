@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::model::{CallId, FaultKind, ToolStatus};
 use crate::port::HookPoint;
+use crate::types::{CallId, FaultKind, ToolStatus};
 
 /// The input of a hook: the event at a point of the run.
 #[derive(Clone, Debug, PartialEq, Serialize)]

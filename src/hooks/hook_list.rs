@@ -10,8 +10,8 @@ use thiserror::Error;
 use super::hook::{Hook, HookError, HookMatcher};
 use super::hook_input::HookInput;
 use super::hook_output::{HookChanges, HookOutput};
-use crate::model::{HookFailurePolicy, TimeSpan, strip_terminal_codes};
 use crate::port::{EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun, panic_message};
+use crate::types::{HookFailurePolicy, TimeSpan, strip_terminal_codes};
 
 /// The hooks of a run, in the order in which they run. Fixed for the run.
 #[derive(Clone, Default)]

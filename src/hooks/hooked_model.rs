@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::hook_input::HookInput;
 use super::hook_list::{HookBlock, HookChainResult, Hooks};
 use crate::machine::CallPurpose;
-use crate::model::{Fault, FaultKind, MessageOrigin, Reply, UserMessage};
 use crate::port::{
     EffectContext, HookPoint, Model, ModelCall, ModelRequest, PreCallHooks, ReplyDelta,
     RequestDigest, ToolSpec, lock,
 };
+use crate::types::{Fault, FaultKind, MessageOrigin, Reply, UserMessage};
 
 /// A model with hooks around its calls. Changes by hooks before a call are collected by the [`PreCallHookRunner`].
 pub struct HookedModel {

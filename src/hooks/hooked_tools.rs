@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::hook_input::HookInput;
 use super::hook_list::{HookChainResult, Hooks};
-use crate::model::{
-    CallAccess, FileAction, TimeSpan, ToolArguments, ToolCall, ToolResult, ToolStatus,
-};
 use crate::port::{
     AuthorizationOutcome, EffectContext, HookOutcome, HookPoint, PreparedCall, ToolSpec, Toolbox,
+};
+use crate::types::{
+    CallAccess, FileAction, TimeSpan, ToolArguments, ToolCall, ToolResult, ToolStatus,
 };
 
 /// A toolbox with hooks around its calls.

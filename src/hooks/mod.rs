@@ -11,23 +11,23 @@
 //! [`PreCallHookRunner`] before its calls, [`HookedAnswerChecks`] after the checks of an answer. Start and end of a
 //! session are passed to [`Hooks`] directly.
 
-mod answer_checks;
 mod command_hook;
 mod file_placeholder;
 mod hook;
 mod hook_input;
 mod hook_list;
 mod hook_output;
+mod hooked_answer_checks;
 mod hooked_model;
 mod hooked_tools;
 
-pub use crate::model::HookFailurePolicy;
-pub use answer_checks::HookedAnswerChecks;
+pub use crate::types::HookFailurePolicy;
 pub use command_hook::CommandHook;
 pub use file_placeholder::{UnsafePlaceholder, check_placeholder};
 pub use hook::{Hook, HookError, HookMatcher};
 pub use hook_input::{HookInput, HookSession};
 pub use hook_list::{HookBlock, HookChainResult, Hooks, HooksTooDeep};
 pub use hook_output::{HookChanges, HookOutput};
+pub use hooked_answer_checks::HookedAnswerChecks;
 pub use hooked_model::{HookedModel, PreCallHookRunner, with_hooks};
 pub use hooked_tools::HookedTools;

@@ -12,8 +12,9 @@ use tempfile::TempPath;
 use super::Durability;
 use super::error::{IoContext, JournalError, Result};
 use super::folder;
-use crate::model::{Sha256Digest, hex};
 use crate::port::unique_id;
+use crate::types::{Sha256Digest, hex};
+use crate::workspace::IoError;
 
 /// The long texts of one session.
 #[derive(Clone, Debug)]
@@ -78,7 +79,7 @@ impl BlobStore {
     }
 
     pub(super) fn io_error(&self, what: &'static str, error: impl Into<io::Error>) -> JournalError {
-        JournalError::Io { operation: what, path: self.folder.clone(), source: error.into() }
+        IoError { operation: what, path: self.folder.clone(), source: error.into() }.into()
     }
 }
 

@@ -1,14 +1,15 @@
 //! Errors of stored sessions.
 
 use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use thiserror::Error;
 
 use super::journal_reader::RecordDamage;
 use super::session_id::SessionId;
 use super::steering_queue::MAX_MESSAGE_BYTES;
+pub(super) use crate::workspace::IoContext;
+use crate::workspace::IoError;
 
 /// The result of an operation on sessions.
 pub(super) type Result<T, E = JournalError> = std::result::Result<T, E>;
@@ -116,15 +117,8 @@ pub enum JournalError {
     #[error("the session index failed: {0}")]
     Index(#[from] rusqlite::Error),
     /// An I/O error.
-    #[error("could not {operation} {path}: {source}")]
-    Io {
-        /// The operation.
-        operation: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
 }
 
 /// Why a session can only be read.
@@ -173,21 +167,6 @@ impl fmt::Display for ReadOnlyReason {
                 }
             }
         }
-    }
-}
-
-/// Adds the operation and the file to an I/O error.
-pub(super) trait IoContext<T> {
-    fn io_context(self, what: &'static str, path: &Path) -> Result<T>;
-}
-
-impl<T, E: Into<io::Error>> IoContext<T> for Result<T, E> {
-    fn io_context(self, what: &'static str, path: &Path) -> Result<T> {
-        self.map_err(|error| JournalError::Io {
-            operation: what,
-            path: path.to_owned(),
-            source: error.into(),
-        })
     }
 }
 

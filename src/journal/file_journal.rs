@@ -20,9 +20,9 @@ use super::session_id::SessionId;
 use super::space_reservation::SpaceReservation;
 use super::steering_queue::SteeringQueue;
 use crate::machine::{Done, Event, Fingerprint};
-use crate::model::{CheckpointRecord, RunTime, Sha256Digest, TimeSpan};
 use crate::port::{Journal, JournalRecord, StoreError};
-use crate::workspace::lock_within;
+use crate::types::{CheckpointRecord, RunTime, Sha256Digest, TimeSpan};
+use crate::workspace::{IoError, lock_within};
 
 /// The journal of a session that this process runs.
 ///
@@ -117,8 +117,10 @@ impl FileJournal {
     fn write_line(&mut self, line: &RecordLine<'_>) -> Result<()> {
         if self.file.metadata().io_context("inspect", &self.path)?.nlink() == 0 {
             let gone = io::Error::new(io::ErrorKind::NotFound, "it was deleted");
-            let failed = Err(gone).io_context("write to", &self.path);
-            return failed.inspect_err(|error| self.health = WriterHealth::Poisoned(text(error)));
+            let failed =
+                IoError { operation: "write to", path: self.path.clone(), source: gone }.into();
+            self.health = WriterHealth::Poisoned(text(&failed));
+            return Err(failed);
         }
         let mut buffer = mem::take(&mut self.buffer);
         buffer.clear();
@@ -160,6 +162,7 @@ impl FileJournal {
         if self.durability == Durability::Full {
             let started = Instant::now();
             let synced = self.file.sync_data().io_context("make durable", &self.path);
+            let synced = synced.map_err(JournalError::from);
             synced.inspect_err(|error| self.health = WriterHealth::Poisoned(text(error)))?;
             self.sync_time = TimeSpan(self.sync_time.0 + TimeSpan::from(started.elapsed()).0);
         }
@@ -239,7 +242,7 @@ impl Drop for FileJournal {
 
 /// Takes the lock of a journal; `false` if another process holds it.
 pub(super) fn lock(file: &File, path: &Path) -> Result<bool> {
-    lock_within(file, LOCK_TIMEOUT).io_context("lock", path)
+    Ok(lock_within(file, LOCK_TIMEOUT).io_context("lock", path)?)
 }
 
 fn text(error: &JournalError) -> Arc<str> {

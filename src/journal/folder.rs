@@ -72,7 +72,7 @@ pub(super) fn read_dir(path: &Path) -> io::Result<ReadDir> {
 /// Syncs the entries of a folder with [`Durability::Full`].
 pub(super) fn sync(path: &Path, durability: Durability) -> Result<()> {
     match durability {
-        Durability::Full => sync_folder(path).io_context("make durable", path),
+        Durability::Full => Ok(sync_folder(path).io_context("make durable", path)?),
         Durability::Os => Ok(()),
     }
 }

@@ -21,8 +21,8 @@ use super::session_store::SessionStore;
 use super::workspace_identity::WorkspaceIdentity;
 use super::{Durability, folder};
 use crate::machine::Event;
-use crate::model::{ConversationItem, MessageOrigin, RunTime, ToolResult, ToolStatus};
 use crate::net::Secrets;
+use crate::types::{ConversationItem, MessageOrigin, RunTime, ToolResult, ToolStatus};
 use crate::workspace::open_input;
 
 /// How a fork differs from its original.
@@ -399,6 +399,6 @@ impl<'a> RecordCopier<'a> {
     fn write_text(&mut self, mut text: Vec<u8>) -> Result<()> {
         self.crc = seal(&mut text, self.crc);
         self.hasher.update(&text);
-        self.out.write_all(&text).io_context("write", Path::new("the copy"))
+        Ok(self.out.write_all(&text).io_context("write", Path::new("the copy"))?)
     }
 }

@@ -14,8 +14,8 @@ use super::workspace_identity::WorkspaceIdentity;
 use crate::machine::{
     Conversation, ConversationChange, Fingerprint, Machine, MachineOutput, Resumption,
 };
-use crate::model::{CallId, ConversationItem, RunRules, RunTime};
 use crate::port::ToolSpec;
+use crate::types::{CallId, ConversationItem, RunRules, RunTime};
 
 /// The format that this release writes. It is increased when older releases must not ignore a change.
 pub const JOURNAL_FORMAT: u32 = 1;

@@ -4,8 +4,8 @@
 //! taken from the arguments of its call, as the release that wrote it did.
 
 use crate::machine::{Event, State};
-use crate::model::{ConversationItem, ToolCall, ToolExchange, ToolResult};
 use crate::tools::implied_read;
+use crate::types::{ConversationItem, ToolCall, ToolExchange, ToolResult};
 
 /// Returns an event of a run in this state, with the reads of a tool's result filled in if they are missing.
 pub(super) fn complete_event(event: Event, state: &State) -> Event {
@@ -44,7 +44,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::{Reply, ReplyFinish, ReplyPart, ToolStatus, Usage};
+    use crate::types::{Reply, ReplyFinish, ReplyPart, ToolStatus, Usage};
 
     fn reads(name: &str, status: ToolStatus, reads: &[&str]) -> Vec<Arc<str>> {
         let call = ToolCall::new("1".into(), name, r#"{"path":"./a"}"#);

@@ -11,7 +11,7 @@ use super::blobs::{BlobStore, digest_of};
 use super::error::{IoContext, Result};
 use super::record_line::{self, StoredContent, StoredRecord};
 use crate::machine::EventKind;
-use crate::model::Sha256Digest;
+use crate::types::Sha256Digest;
 
 /// The damage of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -251,6 +251,6 @@ impl JournalReader {
     fn next_line(&mut self) -> Result<usize> {
         self.line.clear();
         let mut input = self.input.by_ref().take(MAX_LINE_BYTES);
-        input.read_until(b'\n', &mut self.line).io_context("read", &self.path)
+        Ok(input.read_until(b'\n', &mut self.line).io_context("read", &self.path)?)
     }
 }

@@ -30,7 +30,7 @@ mod workspace_identity;
 
 pub mod index;
 
-pub use crate::model::Durability;
+pub use crate::types::Durability;
 pub(crate) use blobs::sha256_hex;
 pub use error::{JournalError, ReadOnlyReason};
 pub use file_journal::FileJournal;

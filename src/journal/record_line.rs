@@ -15,8 +15,8 @@ use super::header::{EndedRecord, ResumedRecord, SessionHeader, WallTime};
 use super::journal_reader::{ReadRecord, RecordDamage};
 use super::steering_queue::MessageId;
 use crate::machine::{Event, EventKind, Fingerprint, StateKind};
-use crate::model::{CheckpointRecord, Digest, EffectId, RunTime, Sha256Digest, TimeSpan};
 use crate::port::CallTiming;
+use crate::types::{CheckpointRecord, Digest, EffectId, RunTime, Sha256Digest, TimeSpan};
 
 /// A stored record.
 #[derive(Clone, Debug, PartialEq)]
@@ -446,7 +446,7 @@ impl StoredFingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Image, ImageType, Tokens, ToolResult, ToolStatus};
+    use crate::types::{Image, ImageType, Tokens, ToolResult, ToolStatus};
 
     fn blobs() -> (tempfile::TempDir, BlobStore) {
         let temp = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@ use crate::machine::{
     Authorization, CallIntent, CostBreakdown, Event, FileDigests, Fingerprint, Machine,
     MachineOutput, ModelUsage, Resumption, RunStatus, State, StateKind,
 };
-use crate::model::{
+use crate::types::{
     CallId, CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, FaultKind, RunTime,
     Sha256Digest, TimeSpan,
 };

@@ -21,7 +21,7 @@ use crate::machine::{
     CallIntent, CallState, FileDigests, Fingerprint, Machine, MachineOutput, RecoveredCall,
     ResumePrompt, Resumption, State,
 };
-use crate::model::{
+use crate::types::{
     CallId, CheckpointRecord, FileAction, FileChange, Image, LimitBaseline, RunRules, ToolCall,
     ToolResult, ToolStatus,
 };

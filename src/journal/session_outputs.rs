@@ -10,7 +10,7 @@ use super::blobs::{
 };
 use super::error::{IoContext, Result};
 use super::folder;
-use crate::model::{CallId, Sha256Digest};
+use crate::types::{CallId, Sha256Digest};
 use crate::workspace::{LinePage, LinePosition, read_line_page};
 
 /// The complete outputs of one session, by call.
@@ -79,7 +79,7 @@ impl SessionOutputs {
     /// Fails on an I/O error.
     pub fn open_spool(&self) -> Result<File> {
         folder::create_durable(&self.folder, self.durability)?;
-        tempfile::tempfile_in(&self.folder).io_context("write", &self.folder)
+        Ok(tempfile::tempfile_in(&self.folder).io_context("write", &self.folder)?)
     }
 
     /// Returns up to `limit` lines of an output from line `offset` on, counted from one; `None` if no output of this
@@ -107,7 +107,7 @@ impl SessionOutputs {
         let mut file = File::open(&path).io_context("open", &path)?;
         check_digest(&mut file, &path).io_context("read", &path)?;
         let mut input = BufReader::with_capacity(64 << 10, file);
-        read_line_page(&mut input, first, limit).io_context("read", &path).map(Some)
+        Ok(Some(read_line_page(&mut input, first, limit).io_context("read", &path)?))
     }
 
     /// The id of a call is a text of the model, so no file is named by it. The name contains a digest of the content
@@ -148,7 +148,10 @@ impl SessionOutputs {
 
 /// Removes the earlier output of a call.
 fn remove_other(other: Option<PathBuf>) -> Result<()> {
-    other.map_or(Ok(()), |other| fs::remove_file(&other).io_context("remove", &other))
+    if let Some(other) = other {
+        fs::remove_file(&other).io_context("remove", &other)?;
+    }
+    Ok(())
 }
 
 /// Fails unless a file has the content that its name says.

@@ -25,8 +25,8 @@ use super::session_outputs::SessionOutputs;
 use super::space_reservation::SpaceReservation;
 use super::steering_queue::{MessageId, QueuedMessage, SteeringQueue};
 use super::{Durability, StoredContent, StoredRecord, folder};
-use crate::model::{LimitBaseline, TimeSpan};
 use crate::port::unique_id;
+use crate::types::{LimitBaseline, TimeSpan};
 
 /// The sessions of a user.
 #[derive(Clone, Debug)]
@@ -441,10 +441,11 @@ impl SessionStore {
     pub fn is_running(&self, session: SessionId) -> Result<bool> {
         let (path, file) = self.open_journal(session, OpenOptions::new().read(true))?;
         match file.try_lock_shared() {
-            Ok(()) => file.unlock().io_context("unlock", &path).map(|()| false),
-            Err(TryLockError::WouldBlock) => Ok(true),
-            Err(TryLockError::Error(error)) => Err(error).io_context("lock", &path),
+            Ok(()) => file.unlock().io_context("unlock", &path)?,
+            Err(TryLockError::WouldBlock) => return Ok(true),
+            Err(TryLockError::Error(error)) => Err(error).io_context("lock", &path)?,
         }
+        Ok(false)
     }
 
     /// Queues a message for a running session.
@@ -472,7 +473,7 @@ impl SessionStore {
         let beside = self.session_folder(session);
         match fs::remove_dir_all(&beside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).io_context("remove", &beside)
+                Ok(Err(error).io_context("remove", &beside)?)
             }
             _ => Ok(()),
         }
@@ -601,7 +602,10 @@ impl SessionStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(JournalError::UnknownSession(session.to_string()))
             }
-            opened => opened.io_context("open", &path).map(|file| (path, file)),
+            opened => {
+                let file = opened.io_context("open", &path)?;
+                Ok((path, file))
+            }
         }
     }
 }

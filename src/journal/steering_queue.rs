@@ -17,8 +17,8 @@ use super::error::{IoContext, JournalError, Result};
 use super::folder;
 use super::header::WallTime;
 use crate::machine::{CheckResult, Event};
-use crate::model::{Digest, Image, MessageOrigin, UserMessage};
 use crate::port::{MessageSource, lock, unique_id};
+use crate::types::{Digest, Image, MessageOrigin, UserMessage};
 
 /// The messages for one session. Clones share the queue.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ impl SteeringQueue {
         folder::create_durable(&self.folder, Durability::Full)?;
         let path = self.path(id);
         let text = serde_json::to_vec(message).io_context("write", &path)?;
-        blobs::replace_file(&path, &text, Durability::Full).io_context("write", &path)
+        Ok(blobs::replace_file(&path, &text, Durability::Full).io_context("write", &path)?)
     }
 
     /// Returns the undelivered messages, oldest first.
@@ -225,7 +225,7 @@ fn message_id(entry: &fs::DirEntry) -> Option<MessageId> {
 mod tests {
     use super::*;
     use crate::machine::RequestSize;
-    use crate::model::EffectId;
+    use crate::types::EffectId;
 
     fn empty_queue() -> (tempfile::TempDir, SteeringQueue) {
         let temp = tempfile::tempdir().unwrap();

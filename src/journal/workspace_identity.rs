@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::{IoContext, JournalError, Result};
-use crate::model::hex;
+use crate::types::hex;
 
 /// The identity of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,12 +20,12 @@ use super::request_settings::RequestSettings;
 use super::scripted::{Script, ScriptPosition, ScriptedModel};
 use super::vertex;
 use super::wire::{Cloud, EffortSetting, StreamFraming, WireSetup};
-use crate::model::{Effort, Fault};
 use crate::net::{
     Endpoint, EndpointError, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions,
     HttpTimeouts, NetError, Secret, SecretError, Secrets, header,
 };
 use crate::port::{CancellationToken, Model, WallClock};
+use crate::types::{Effort, Fault};
 
 /// How to connect to a model.
 #[derive(Clone, Debug)]

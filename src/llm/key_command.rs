@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::exchange::RequestSigner;
 use super::secret_command::run_secret_command;
 use super::wire::Result;
-use crate::model::{Fault, FaultKind};
 use crate::net::{HeaderName, HeaderValue, HttpRequest, Secret, Secrets};
 use crate::port::{CancellationToken, lock};
+use crate::types::{Fault, FaultKind};
 
 /// The keys that commands have printed, with the commands. Each command runs once for the whole process: sub-agents and
 /// the runs of a batch share its key.

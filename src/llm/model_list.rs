@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::exchange::RequestTarget;
 use super::fault::{classify_response, network_fault, readable};
-use crate::model::{Fault, FaultKind};
 use crate::net::{HeaderMap, HttpRequest, Method, RequestBody};
 use crate::port::CancellationToken;
+use crate::types::{Fault, FaultKind};
 
 /// The longest list that is read, in bytes.
 const MAX_BODY: usize = 16 << 20;

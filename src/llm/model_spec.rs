@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::model_table::ModelTable;
 use super::provider::{COMPATIBLE, PROVIDERS, Provider};
-use crate::model::{did_you_mean, nearest};
+use crate::types::{did_you_mean, nearest};
 
 /// A model, as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]

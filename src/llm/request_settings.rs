@@ -9,9 +9,9 @@ use thiserror::Error;
 use super::exchange::{HttpTransport, IncomingResponse, RequestTarget, WireModel};
 use super::provider::Provider;
 use super::wire::{EffortSetting, WireSetup};
-use crate::model::{Effort, Tokens};
 use crate::net::{HeaderMap, HttpRequest, NetError, Secrets};
 use crate::port::{CancellationToken, Model};
+use crate::types::{Effort, Tokens};
 
 /// The version of the encoding. It is increased when the same request is encoded to other bytes than before.
 const ENCODING: u32 = 1;
@@ -146,7 +146,7 @@ mod tests {
         encode_request, grep_tool, items_with_images, setup, tool_exchange, wires,
     };
     use crate::llm::wire::{RequestFrame, ToolChoice};
-    use crate::model::{ConversationItem, MessageOrigin, ReplyPart, ToolCall, ToolStatus, hex};
+    use crate::types::{ConversationItem, MessageOrigin, ReplyPart, ToolCall, ToolStatus, hex};
 
     /// Journals of earlier releases are verified with the encoding of this one. If the digest changes, increase [`ENCODING`],
     /// so that requests of the others are not compared.

@@ -11,13 +11,13 @@ use serde_json::{Map, Value};
 use super::decode::{DecodedReply, DeltaBuffer, TextField, replace_lone_surrogates};
 use super::encode::MessageWriter;
 use super::schema;
-use crate::model::{
-    ConversationItem, Effort, Fault, FaultKind, Image, Reply, ReplyPart, Tokens, ToolCall,
-    ToolResult,
-};
 use crate::net::sse::SseEvent;
 use crate::net::{HeaderName, header};
 use crate::port::ToolSpec;
+use crate::types::{
+    ConversationItem, Effort, Fault, FaultKind, Image, Reply, ReplyPart, Tokens, ToolCall,
+    ToolResult,
+};
 
 /// The result of reading or sending something of a model call.
 pub(super) type Result<T = (), E = Fault> = std::result::Result<T, E>;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::budget::budget_share::BudgetShare;
 use crate::machine::stop_reason::CloseReason;
-use crate::model::{
+use crate::types::{
     ConversationItem, EffectId, FaultKind, MicroUsd, TimeSpan, Tokens, ToolCall, word_enum,
 };
 

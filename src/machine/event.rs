@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::effect::EffectKind;
-use crate::model::{
+use crate::types::{
     CallAccess, EffectId, Fault, MicroUsd, Reply, RunTime, Signal, TimeSpan, Tokens, ToolResult,
     Usage, UserMessage, word_enum,
 };

@@ -5,7 +5,7 @@ use crate::machine::effect::{CallPurpose, Effect};
 use crate::machine::machine::Machine;
 use crate::machine::run_context::RunContext;
 use crate::machine::state::StateKind;
-use crate::model::{Digest, DigestPiece, EffectId};
+use crate::types::{Digest, DigestPiece, EffectId};
 
 /// The state of a machine by name, and a digest of its context, its pending effects and the effects of the last event.
 ///
@@ -113,7 +113,7 @@ fn purpose_code(purpose: CallPurpose) -> u64 {
 mod tests {
     use super::*;
     use crate::machine::{Conversation, Event, MachineOutput, RequestSize};
-    use crate::model::{ConversationItem, MessageOrigin, RunRules, RunTime, Signal};
+    use crate::types::{ConversationItem, MessageOrigin, RunRules, RunTime, Signal};
 
     fn start() -> (Machine, MachineOutput) {
         let task = ConversationItem::user(MessageOrigin::Task, "task");

@@ -15,7 +15,7 @@ use crate::machine::resume::{self, Resumption};
 use crate::machine::state::{State, StateKind};
 use crate::machine::states::closing;
 use crate::machine::step;
-use crate::model::{ConversationItem, RunRules, RunTime, Tokens, UserMessage};
+use crate::types::{ConversationItem, RunRules, RunTime, Tokens, UserMessage};
 
 /// The state and the conversation that the events of a run have led to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -192,7 +192,7 @@ fn apply(step: Step, conversation: &mut Conversation, output: &mut MachineOutput
 mod tests {
     use super::*;
     use crate::machine::{ConversationChange, RequestSize};
-    use crate::model::{
+    use crate::types::{
         EffectId, FileAction, FileChange, MessageOrigin, Reply, ReplyFinish, ReplyPart, Signal,
         Tokens, ToolCall, ToolExchange, ToolResult, ToolStatus, Usage,
     };

@@ -28,7 +28,7 @@
 //!
 //! ```
 //! use architect::machine::{CheckResult, Conversation, Effect, Event, Machine, State};
-//! use architect::model::*;
+//! use architect::types::*;
 //!
 //! let task = ConversationItem::user(MessageOrigin::Task, "Say hello.");
 //! let (mut machine, output) = Machine::start(RunRules::default(), Conversation::new(0), task);
@@ -72,7 +72,6 @@ mod fingerprint;
 mod machine;
 mod model_calls;
 mod output;
-mod rank;
 mod resume;
 mod run_bounds;
 mod run_context;
@@ -80,6 +79,7 @@ mod state;
 mod states;
 mod step;
 mod stop_reason;
+mod termination_rank;
 mod tool_calls;
 
 pub use budget::budget_share::BudgetShare;
@@ -101,7 +101,6 @@ pub use fingerprint::Fingerprint;
 pub use machine::{Machine, MachineOutput, RequestContent, Transition};
 pub use model_calls::attempt::CallAttempt;
 pub use output::Step;
-pub use rank::{Rank, rank};
 pub use resume::{RecoveredCall, ResumePrompt, Resumption, resume};
 pub use run_bounds::RunBounds;
 pub use run_context::{BudgetUsage, RunContext, Streaks};
@@ -114,4 +113,5 @@ pub use states::executing::{CallState, Executing, TrackedCall};
 pub use states::preparing::Preparing;
 pub use step::{deadline, start, step};
 pub use stop_reason::{CloseReason, LlmFailure, RunStatus, StopReason};
+pub use termination_rank::{Rank, rank};
 pub use tool_calls::loop_detection::TurnRepetition;

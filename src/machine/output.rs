@@ -2,7 +2,7 @@
 
 use crate::machine::effect::{ConversationChange, Effect, MachineNote};
 use crate::machine::state::State;
-use crate::model::{ConversationItem, EffectId};
+use crate::types::{ConversationItem, EffectId};
 
 /// The result of a step: the next state, and what follows from the event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

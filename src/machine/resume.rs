@@ -21,7 +21,7 @@ use crate::machine::states::executing::{CallState, Executing};
 use crate::machine::states::preparing::Preparing;
 use crate::machine::stop_reason::StopReason;
 use crate::machine::tool_calls::loop_detection::TurnRepetition;
-use crate::model::{CallId, RunRules, RunTime, ToolResult};
+use crate::types::{CallId, RunRules, RunTime, ToolResult};
 
 /// How a session is resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::machine::{Authorization, CallIntent, Event, RequestSize, start, step};
     use crate::machine::{CallPurpose, Effect};
-    use crate::model::{
+    use crate::types::{
         CallAccess, ConversationItem, EffectId, MessageOrigin, ModelRules, Reply, ReplyFinish,
         ReplyPart, RetryBackoff, TimeSpan, Tokens, ToolCall, ToolStatus, Usage,
     };

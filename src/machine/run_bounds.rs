@@ -3,9 +3,9 @@
 use crate::machine::budget;
 use crate::machine::effect::CallPurpose;
 use crate::machine::event::RequestSize;
-use crate::machine::rank::rank;
 use crate::machine::step::start;
-use crate::model::{ConversationItem, MessageOrigin, MicroUsd, RunRules, TimeSpan, Tokens};
+use crate::machine::termination_rank::rank;
+use crate::types::{ConversationItem, MessageOrigin, MicroUsd, RunRules, TimeSpan, Tokens};
 
 /// What a run uses at most, whatever model, tools, checks and users do. Model calls of sub-agents count only towards cost,
 /// tokens and time: a sub-agent is a run with bounds of its own.

@@ -9,7 +9,7 @@ use crate::machine::effect::{CallPurpose, MachineNote};
 use crate::machine::output::StepBuilder;
 use crate::machine::stop_reason::StopReason;
 use crate::machine::tool_calls::loop_detection::TurnRepetition;
-use crate::model::{EffectId, MicroUsd, Price, RunRules, RunTime, TimeSpan, Tokens, Usage};
+use crate::types::{EffectId, MicroUsd, Price, RunRules, RunTime, TimeSpan, Tokens, Usage};
 
 /// The extended state of a run. All of it is meaningful in every state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -171,7 +171,7 @@ impl RunContext {
 mod tests {
     use super::*;
     use crate::machine::{Step, start};
-    use crate::model::{ConversationItem, LimitBaseline, MessageOrigin, RunLimits};
+    use crate::types::{ConversationItem, LimitBaseline, MessageOrigin, RunLimits};
 
     fn run(limits: RunLimits) -> Box<RunContext> {
         RunContext::new(RunRules { limits, ..RunRules::default() })

@@ -13,7 +13,7 @@ use super::states::compacting::Compacting;
 use super::states::done::{Done, RunOutcome};
 use super::states::executing::{Executing, TrackedCall};
 use super::states::preparing::Preparing;
-use crate::model::{EffectId, word_enum};
+use crate::types::{EffectId, word_enum};
 
 /// The state of a run. Each variant holds exactly what is valid in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use super::states::closing::Closing;
 use super::states::done::Done;
 use super::states::preparing::Preparing;
 use super::stop_reason::{CloseReason, StopReason};
-use crate::model::{ConversationItem, RunRules, RunTime};
+use crate::types::{ConversationItem, RunRules, RunTime};
 
 /// Begins a run: adds the task to the conversation and prepares the first model call.
 pub fn start(rules: RunRules, task: ConversationItem) -> Step {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{FaultKind, Signal, word_enum};
+use crate::types::{FaultKind, Signal, word_enum};
 
 /// Why a run ended. Every run has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

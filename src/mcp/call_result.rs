@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::elicitation::ELICIT;
 use super::error::ServerError;
 use super::tool_description::truncate;
-use crate::model::{ToolStatus, strip_terminal_codes};
+use crate::types::{ToolStatus, strip_terminal_codes};
 use crate::workspace::image::ImageSource;
 
 /// The result of a call.

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::tool_description::truncate;
 use super::validate::CompiledSchema;
 use crate::exec::is_secret_variable;
-use crate::model::strip_terminal_codes;
 use crate::policy::{Elicitation, ElicitationAnswer, ElicitationField, ElicitationType};
 use crate::port::lock;
+use crate::types::strip_terminal_codes;
 
 /// The method.
 pub(super) const ELICIT: &str = "elicitation/create";

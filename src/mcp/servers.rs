@@ -11,8 +11,8 @@ use super::server::McpServer;
 use super::settings::{ServerSetup, ServerSpec};
 use super::tool::ServerTool;
 use super::tool_description::{self, ListedTool};
-use crate::model::strip_terminal_codes;
 use crate::port::CancellationToken;
+use crate::types::strip_terminal_codes;
 
 /// The servers of a run. Dropping them ends them.
 #[derive(Default)]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::exec::Supervisor;
-use crate::model::matches_wildcard;
 use crate::net::{Endpoint, HttpOptions, Secret};
 use crate::port::CancellationToken;
+use crate::types::matches_wildcard;
 
 /// A server.
 #[derive(Clone, Debug)]

@@ -13,10 +13,10 @@ use super::http::MirroredArgument;
 use super::server::McpServer;
 use super::tool_description::ListedTool;
 use super::validate::CompiledSchema;
-use crate::model::{CallId, TimeSpan, ToolStatus};
 use crate::policy::{Confirmer, Elicitation};
 use crate::port::{EffectContext, EffectNotice, ToolSpec};
 use crate::tools::first_big_integer;
+use crate::types::{CallId, TimeSpan, ToolStatus};
 
 /// A tool of a server, fixed for the run. Clones are the same tool.
 #[derive(Clone)]
@@ -74,11 +74,6 @@ impl ServerTool {
     /// Returns its name on its server.
     pub fn remote_name(&self) -> &str {
         &self.0.remote
-    }
-
-    /// Returns the server's claims about its effects.
-    pub fn hints(&self) -> ToolHints {
-        self.0.hints
     }
 
     /// Returns the time limit of a call, longer than the server's own limits.

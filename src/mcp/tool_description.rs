@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::http::{self, MirroredArgument};
 use super::settings::{ServerLimits, ToolFilter};
 use super::tool::ToolHints;
-use crate::model::{Digest, strip_terminal_codes};
+use crate::types::{Digest, strip_terminal_codes};
 
 /// A tool as a server describes it.
 #[derive(Clone, Debug, PartialEq)]

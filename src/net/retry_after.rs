@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 
 use super::{HeaderMap, header};
-use crate::model::TimeSpan;
+use crate::types::TimeSpan;
 
 /// Returns the delay before a retry that the headers of a response ask for.
 ///

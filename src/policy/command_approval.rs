@@ -1,6 +1,6 @@
 //! Approval of a command line, part by part.
 
-use super::command::{
+use super::command_analysis::{
     NestedExecution, git_folders, is_harmless_shell_setting, is_harmless_variable,
     is_script_variable, nested_execution, only_reads, rebase_folder,
 };

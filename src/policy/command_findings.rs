@@ -1,6 +1,6 @@
 //! What a command line runs and writes, for a user who decides about it.
 
-use super::command_files::may_write;
+use super::command_file_access::may_write;
 use super::shell::{RedirectionKind, ShellCommand};
 use super::target::CommandTarget;
 

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 
 use super::{Elicitation, ElicitationAnswer};
-use crate::model::CallId;
 use crate::port::EffectContext;
+use crate::types::CallId;
 
 /// Asks the user to confirm calls.
 pub trait Confirmer: Send + Sync {

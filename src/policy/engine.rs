@@ -1,17 +1,17 @@
 //! The policy engine.
 
-use super::command::{
+use super::command_analysis::{
     CommandLine, NestedExecution, forbidden_reason, guessed, is_harmless_variable,
     nested_execution, runs_scripts,
 };
 use super::command_approval::{CommandApproval, is_portable};
-use super::command_files;
+use super::command_file_access;
 use super::guardrails::{CommandScope, Guardrails};
 use super::rules::{PermissionRule, PermissionRules, RuleScope, normalize, plain_text, spellings};
 use super::shell::{RedirectionKind, ShellCommand, ShellWord, UnparsableLine};
 use super::target::{CallKind, CallTarget, CommandTarget};
 use crate::exec::shell_is_bash;
-use crate::model::{ConfirmMode, Decision};
+use crate::types::{ConfirmMode, Decision};
 
 /// Decides about calls by their arguments. It does not ask the user, and reads no files except the configuration of
 /// repositories in which git runs.
@@ -109,7 +109,7 @@ impl PolicyEngine {
                 }
                 self.blocking_pattern(line)
                     .map(|by| format!("commands.blocked_patterns has {by}"))
-                    .or_else(|| command_files::denial_reason(line, &self.guardrails))
+                    .or_else(|| command_file_access::denial_reason(line, &self.guardrails))
             }
         }
     }

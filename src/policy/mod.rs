@@ -4,9 +4,9 @@
 //! the commands that are always denied; rules that ask; rules that allow; and where no rule matches, the mode. Where it
 //! decides to ask, a [`Confirmer`] asks the user. A [`Quota`] limits what a run does in total.
 
-mod command;
+mod command_analysis;
 mod command_approval;
-mod command_files;
+mod command_file_access;
 mod command_findings;
 mod confirmation;
 mod elicitation;
@@ -22,7 +22,7 @@ mod suggested_rule;
 mod target;
 mod unwritable_paths;
 
-pub use crate::model::ConfirmMode;
+pub use crate::types::ConfirmMode;
 pub use command_findings::command_findings;
 pub use confirmation::{ConfirmationAnswer, ConfirmationRequest, Confirmer, NoConfirmer};
 pub use elicitation::{Elicitation, ElicitationAnswer, ElicitationField, ElicitationType};

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use super::guardrails::GuardrailLimits;
-use crate::model::{FileChange, pluralize};
 use crate::port::lock;
+use crate::types::{FileChange, pluralize};
 
 /// The quota that a run has used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,7 +95,7 @@ fn count_lines(changes: &[FileChange]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::FileAction;
+    use crate::types::FileAction;
 
     #[test]
     fn one_file_is_one_file() {

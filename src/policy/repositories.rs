@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::command::is_in;
+use super::command_analysis::is_in;
 
 /// The repositories in which commands run. Checks whether a reading git command runs other programs there.
 ///

@@ -11,7 +11,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use thiserror::Error;
 
 use super::shell::ShellWord;
-use crate::model::{matches_pattern, matches_wildcard};
+use crate::types::{matches_pattern, matches_wildcard};
 
 /// Characters that separate the parts of a command line, or redirect them.
 pub(super) const OPERATORS: [char; 5] = [';', '&', '|', '<', '>'];

@@ -3,7 +3,7 @@
 use super::engine::PolicyEngine;
 use super::rules::{OPERATORS, PermissionRule, RuleTools};
 use super::target::{CallKind, CallTarget, CommandTarget};
-use crate::model::Decision;
+use crate::types::Decision;
 
 /// Programs and commands of theirs whose arguments say on what they work, so that a rule can leave the arguments open.
 /// Commands that run other programs, or that discard work, are not among them.
@@ -120,8 +120,8 @@ fn file_pattern(paths: &[&str]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ConfirmMode;
     use crate::policy::{Guardrails, PermissionRules};
+    use crate::types::ConfirmMode;
 
     fn tools() -> RuleTools {
         let (command, read) = (vec!["run_command"], vec!["read_file"]);

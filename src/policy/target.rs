@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::command::CommandLine;
+use super::command_analysis::CommandLine;
 
 /// The kind of effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::target::{CallKind, CallTarget, CommandTarget};
 use super::{BlockedCommands, ConfirmMode, Guardrails, PermissionRules, PolicyEngine, RuleTools};
-use crate::model::Decision;
+use crate::types::Decision;
 
 /// The settings of a policy engine.
 #[derive(Default)]

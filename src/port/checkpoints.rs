@@ -1,7 +1,7 @@
 //! Records of the workspace's state.
 
 use super::EffectContext;
-use crate::model::{CheckpointKind, CheckpointRecord, RunActivity};
+use crate::types::{CheckpointKind, CheckpointRecord, RunActivity};
 
 /// Records the state of the workspace before a step changes it, after one that may have changed anything, and at the end of a
 /// run that may have changed it.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::model::RunTime;
+use crate::types::RunTime;
 
 /// A source of time.
 pub trait Clock: Send + Sync {

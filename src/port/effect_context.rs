@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{CancellationToken, EffectNotice};
 use crate::machine::BudgetShare;
-use crate::model::{MicroUsd, TimeSpan, Usage};
+use crate::types::{MicroUsd, TimeSpan, Usage};
 
 /// What an effect can use while it runs.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{CallId, TimeSpan, word_enum};
+use crate::types::{CallId, TimeSpan, word_enum};
 
 /// Information that isn't an event of the machine. Losing a notice changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::RequestDigest;
 use crate::machine::{Done, Event, Fingerprint};
-use crate::model::{CheckpointRecord, EffectId, RunTime, Sha256Digest, TimeSpan};
+use crate::types::{CheckpointRecord, EffectId, RunTime, Sha256Digest, TimeSpan};
 
 /// The journal of a run.
 pub trait Journal: Send {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::UserMessage;
+use crate::types::UserMessage;
 
 /// The source of the user's messages for a running session.
 pub trait MessageSource: Send {

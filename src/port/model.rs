@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::EffectContext;
 use crate::machine::{CallPurpose, ConversationEntry};
-use crate::model::{Fault, Reply, Sha256Digest, Tokens};
+use crate::types::{Fault, Reply, Sha256Digest, Tokens};
 
 /// A model behind an API format.
 pub trait Model: Send {

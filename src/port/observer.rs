@@ -3,8 +3,8 @@
 use thiserror::Error;
 
 use crate::machine::{Event, Machine, MachineOutput};
-use crate::model::{EffectId, RunTime, Sha256Digest};
 use crate::port::{EffectNotice, ReplyDelta};
+use crate::types::{EffectId, RunTime, Sha256Digest};
 
 /// An observer of a run. It can't change the run.
 pub trait Observer: Send {

@@ -2,7 +2,7 @@
 
 use super::EffectContext;
 use crate::machine::CallPurpose;
-use crate::model::UserMessage;
+use crate::types::UserMessage;
 
 /// What runs before a model call, such as the user's hooks.
 pub trait PreCallHooks: Send + Sync {

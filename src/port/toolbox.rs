@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{EffectContext, ToolSpec};
 use crate::machine::CallIntent;
-use crate::model::{CallAccess, TimeSpan, ToolCall, ToolResult, ToolStatus};
+use crate::types::{CallAccess, TimeSpan, ToolCall, ToolResult, ToolStatus};
 
 /// A set of tools with the rules for their use.
 pub trait Toolbox: Send + Sync {

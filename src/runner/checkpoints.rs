@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::driver::Driver;
 use super::executor::{DriverInput, EffectTask, TaskThread};
 use crate::machine::{CallIntent, Deadline, DeadlineKind, Effect, Event, State};
-use crate::model::{
+use crate::port::{CancellationToken, JournalRecord};
+use crate::types::{
     CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, RunActivity, TimeSpan,
 };
-use crate::port::{CancellationToken, JournalRecord};
 
 /// How far the recording is.
 #[derive(Debug, Default)]

@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::model::{RunTime, TimeSpan};
 use crate::port::Clock;
+use crate::types::{RunTime, TimeSpan};
 
 /// The time of a run. It counts while the machine is suspended, and changes of the time of day don't affect it.
 #[derive(Clone, Copy, Debug)]

@@ -11,14 +11,14 @@ use crate::machine::{
     Authorization, CallIntent, CallPurpose, Effect, Event, Fingerprint, Machine, MachineOutput,
     State,
 };
-use crate::model::{
-    CallId, EffectId, RunTime, Signal, TimeSpan, Tokens, ToolResult, ToolStatus, UserMessage,
-};
 use crate::port::{
     AnswerChecks, ApprovedCall, AuthorizationOutcome, CallTiming, CancellationToken, Checkpoints,
     Clock, Disconnected, Journal, JournalRecord, MessageSource, Model, ModelRequest,
     NoAnswerChecks, NoCheckpoints, NoJournal, NoMessages, NoObserver, NoPreCallHooks, NoTools,
     Observer, PreCallHooks, PreparedCall, ReplyDelta, RunEvent, StoreError, ToolSpec, Toolbox,
+};
+use crate::types::{
+    CallId, EffectId, RunTime, Signal, TimeSpan, Tokens, ToolResult, ToolStatus, UserMessage,
 };
 
 /// Drives one run from its first effects to its end.

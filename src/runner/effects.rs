@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::driver::{Driver, PendingCall, PendingTiming};
 use super::executor::{DriverInput, EffectTask, InputSink, TaskThread};
 use crate::machine::{BudgetShare, CallIntent, CallPurpose, CheckResult, Effect, Event};
-use crate::model::{
-    EffectId, Fault, FaultKind, Tokens, ToolCall, ToolResult, ToolStatus, UserMessage,
-};
 use crate::port::{
     AuthorizationOutcome, CallTiming, CancellationToken, EffectContext, JournalRecord,
+};
+use crate::types::{
+    EffectId, Fault, FaultKind, Tokens, ToolCall, ToolResult, ToolStatus, UserMessage,
 };
 
 impl Driver {

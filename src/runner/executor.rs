@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::machine::{Deadline, Event};
-use crate::model::{
-    CallAccess, CallId, CheckpointRecord, EffectId, Reply, Signal, TimeSpan, UserMessage,
-};
 use crate::port::{
     AuthorizationOutcome, CancellationToken, Clock, EffectContext, EffectMessage, EffectNotice,
     PreparedCall, ReplyDelta,
+};
+use crate::types::{
+    CallAccess, CallId, CheckpointRecord, EffectId, Reply, Signal, TimeSpan, UserMessage,
 };
 
 /// Runs tasks and returns their results.

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::executor::{DriverInput, EffectTask, Executor};
 use crate::machine::Deadline;
-use crate::model::{RunTime, TimeSpan};
 use crate::port::{CancellationToken, Clock, EffectContext, Sleep, lock};
+use crate::types::{RunTime, TimeSpan};
 
 /// Runs each task immediately. The waits of a task delay its inputs; deadlines before that come first.
 #[derive(Default)]

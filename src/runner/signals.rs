@@ -15,8 +15,8 @@ use thiserror::Error;
 use super::executor::DriverInput;
 use super::thread_executor::DriverInputSender;
 use crate::machine::Event;
-use crate::model::Signal;
 use crate::port::lock;
+use crate::types::Signal;
 
 /// Why signals can't be handled.
 #[derive(Debug, Error)]

@@ -10,8 +10,8 @@ use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use super::executor::{DriverInput, EffectTask, Executor, TaskThread};
 use crate::machine::Deadline;
-use crate::model::TimeSpan;
 use crate::port::{CancellationToken, Clock, EffectContext, Sleep, panic_message};
+use crate::types::TimeSpan;
 
 /// Runs tasks on threads, and receives all inputs through one channel.
 pub struct ThreadExecutor {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::line_log::LineLog;
-use crate::model::{CallId, ToolStatus, pluralize};
 use crate::port::{CancellationToken, lock};
+use crate::types::{CallId, ToolStatus, pluralize};
 
 /// The commands that calls have started in the background. Clones are the same. They are stopped when the last one is
 /// dropped.

@@ -9,9 +9,9 @@ use super::description::BuildContext;
 use super::file_edit::FileEdit;
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
 use super::{ToolAccessGuard, error_hints, output_store, schema};
-use crate::model::CallAccess;
 use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
+use crate::types::CallAccess;
 use crate::workspace::{FileError, RelPath, WorkspaceRoot};
 
 /// A tool made of a function that parses its arguments.

@@ -9,8 +9,8 @@ use super::background::{BackgroundCommands, MAX_WRITTEN};
 use super::calls::build_tool;
 use super::description::{BuiltInTool, Subject, TargetKind};
 use super::tool::{CallContext, ToolInvocation, ToolOutput};
-use crate::model::CallAccess;
 use crate::policy::{CallKind, CallTarget, CommandTarget};
+use crate::types::CallAccess;
 
 const NAME: &str = "command_input";
 

@@ -11,8 +11,8 @@ use super::calls::build_tool;
 use super::description::{BuiltInTool, Subject, TargetKind};
 use super::read_output::page_bytes;
 use super::tool::{CallContext, ToolInvocation, ToolOutput, Truncation};
-use crate::model::{CallAccess, TimeSpan};
 use crate::policy::CallKind;
+use crate::types::{CallAccess, TimeSpan};
 
 const NAME: &str = "command_output";
 

@@ -1,6 +1,6 @@
 //! Hints in error messages that help the model to correct a mistake.
 
-use crate::model::edit_distance;
+use crate::types::edit_distance;
 use crate::workspace::{FileError, RelPath, WorkspaceRoot, escape_name};
 
 /// Returns the message for a file error, with similar names if the file is missing.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::tool::{CallPlan, ToolOutput};
 use crate::machine::{CallIntent, FileDigests};
-use crate::model::{FileAction, FileChange, pluralize};
+use crate::types::{FileAction, FileChange, pluralize};
 use crate::workspace::{
     BatchedChange, RelPath, WorkspaceRoot, apply_changes, sha256, unified_diff,
 };

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::line_file::LineFile;
 use crate::exec::OutputSpool;
-use crate::model::strip_terminal_codes;
 use crate::net::Secrets;
+use crate::types::strip_terminal_codes;
 
 /// The lines of an output: head and tail, and once these are not all, a file with the whole.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use architect::exec::{SandboxPolicy, Supervisor};
-//! use architect::model::ToolCall;
+//! use architect::types::ToolCall;
 //! use architect::policy::{FilePatterns, GuardrailLimits, Guardrails};
 //! use architect::port::Toolbox;
 //! use architect::tools::{ToolRegistry, ToolSettings, permission_rules, standard_tools};

@@ -7,8 +7,8 @@ use std::io::{self, BufReader, BufWriter, Read, Seek as _, Write};
 use std::sync::{Arc, Mutex};
 
 use crate::exec::Omission;
-use crate::model::{CallId, Sha256Digest};
 use crate::port::lock;
+use crate::types::{CallId, Sha256Digest};
 use crate::workspace::{LinePage, LinePosition, read_line_page};
 
 /// Writes a text.

@@ -11,8 +11,8 @@ use super::calls::{ReadCall, build_tool, resolve};
 use super::description::{BuiltInTool, SummaryDetail, TargetKind};
 use super::read_output::end_page;
 use super::tool::{ToolOutput, Truncation};
-use crate::model::{ToolCall, ToolStatus};
 use crate::policy::CallTarget;
+use crate::types::{ToolCall, ToolStatus};
 use crate::workspace::image::{ImageSource, is_image};
 use crate::workspace::{
     Encoding, FileError, OpenFile, PageLimits, RelPath, TextFile, TextPage, WorkspaceRoot,

@@ -11,8 +11,8 @@ use super::calls::build_tool;
 use super::description::{BuiltInTool, Subject, TargetKind};
 use super::output_store::{OutputStore, char_boundary};
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput, Truncation};
-use crate::model::{CallAccess, CallId};
 use crate::policy::CallKind;
+use crate::types::{CallAccess, CallId};
 use crate::workspace::{LinePage, LinePosition};
 
 /// The name of the tool.

@@ -8,8 +8,8 @@ use super::description::{BuiltInTool, Subject, TargetKind};
 use super::read_file::PageRequest;
 use super::settings::SkillFolder;
 use super::tool::{CallContext, ToolInvocation, ToolOutput};
-use crate::model::CallAccess;
 use crate::policy::{CallKind, CallTarget};
+use crate::types::CallAccess;
 use crate::workspace::{FileKind, RelPath, WorkspaceRoot};
 
 /// The name of the tool.

@@ -12,10 +12,6 @@ use super::rule_tools;
 use super::settings::{ExecutionMode, ShownDiffs, ToolSettings};
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncation};
 use crate::machine::{CallIntent, READS_ONLY};
-use crate::model::{
-    CallAccess, CallId, Decision, TimeSpan, ToolArguments, ToolCall, ToolResult, ToolStatus,
-    matches_wildcard,
-};
 use crate::net::Secrets;
 use crate::policy::{
     CallKind, CallTarget, CallUsage, ConfirmMode, ConfirmationAnswer, ConfirmationRequest,
@@ -25,6 +21,10 @@ use crate::policy::{
 use crate::port::{
     AuthorizationOutcome, CancellationToken, EffectContext, EffectMessage, EffectNotice, Model,
     PreparedCall, ToolSpec, Toolbox, lock,
+};
+use crate::types::{
+    CallAccess, CallId, Decision, TimeSpan, ToolArguments, ToolCall, ToolResult, ToolStatus,
+    matches_wildcard,
 };
 use crate::workspace::image::{AttachedImages, ImageLimits};
 

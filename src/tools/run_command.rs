@@ -22,9 +22,9 @@ use crate::exec::{
     SandboxLevel, Supervisor, explain_denial,
 };
 use crate::machine::CallIntent;
-use crate::model::{CallAccess, TimeSpan, ToolStatus};
 use crate::policy::{CallKind, CallTarget, CommandTarget, DeniedFiles};
 use crate::port::{CancellationToken, EffectNotice, ToolSpec};
+use crate::types::{CallAccess, TimeSpan, ToolStatus};
 use crate::workspace::{FileKind, RelPath, WorkspaceRoot};
 
 const NAME: &str = "run_command";

@@ -9,10 +9,10 @@ use super::output_store::OutputStore;
 use super::spooled_text::SpooledText;
 use crate::exec::Omission;
 use crate::machine::CallIntent;
-use crate::model::{CallAccess, CallId, FileChange, TimeSpan, ToolStatus};
 use crate::net::Secrets;
 use crate::policy::{CallKind, CallTarget};
 use crate::port::{CancellationToken, EffectContext, ToolSpec};
+use crate::types::{CallAccess, CallId, FileChange, TimeSpan, ToolStatus};
 use crate::workspace::image::ImageSource;
 
 /// A tool: its specification for the model, and its parser of arguments.

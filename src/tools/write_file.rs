@@ -10,7 +10,7 @@ use super::description::{BuiltInTool, SummaryDetail, TargetKind};
 use super::error_hints;
 use super::file_edit::{FileEdit, MAX_FILE_SIZE};
 use super::replace::with_crlf;
-use crate::model::pluralize;
+use crate::types::pluralize;
 use crate::workspace::{FileError, RelPath, TextFile, WorkspaceRoot, is_binary};
 
 const NAME: &str = "write_file";

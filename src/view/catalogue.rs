@@ -3,7 +3,7 @@
 //! English and Spanish sentences are next to each other: a missing translation does not compile. Texts from outside
 //! (errors, names, paths) are sanitized.
 
-use super::public::{
+use super::public_events::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete, HookComplete,
     IncompleteReply, LimitAction, MessageTiming, ModelFallback, PublicEvent, PublicEventKind,
     RetryCause, SummaryAuthor, ToolCallEnd,
@@ -12,8 +12,8 @@ use super::result::WorktreeResult;
 use super::sanitize;
 use super::tool_failure::failure_line;
 use crate::machine::{CallPurpose, CloseReason, LlmFailure, NoFinalSummary, RunStatus, StopReason};
-use crate::model::{FaultKind, Language, MicroUsd, Signal, Tokens, ToolStatus, Usage, pluralize};
 use crate::port::HookOutcome;
+use crate::types::{FaultKind, Language, MicroUsd, Signal, Tokens, ToolStatus, Usage, pluralize};
 
 /// The maximum length of a text from outside, in characters.
 pub(super) const MAX_DETAIL: usize = 360;
@@ -22,8 +22,8 @@ pub(super) const MAX_DETAIL: usize = 360;
 macro_rules! text {
     ($lang:expr, $english:literal, $spanish:literal) => {
         match $lang {
-            $crate::model::Language::En => format_args!($english).to_string(),
-            $crate::model::Language::Es => format_args!($spanish).to_string(),
+            $crate::types::Language::En => format_args!($english).to_string(),
+            $crate::types::Language::Es => format_args!($spanish).to_string(),
         }
     };
 }
@@ -405,7 +405,7 @@ fn group_thousands(number: u64, mark: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::EffectId;
+    use crate::types::EffectId;
 
     #[test]
     fn numbers_agree_with_their_nouns() {

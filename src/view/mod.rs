@@ -16,6 +16,7 @@ mod reporter;
 mod run_info;
 mod schemas;
 mod sink;
+mod text_columns;
 mod tool_failure;
 
 pub mod atif;
@@ -25,7 +26,7 @@ pub mod ci_commands;
 pub mod human;
 pub mod jsonl;
 pub mod otel;
-pub mod public;
+pub mod public_events;
 pub mod reference_tables;
 pub mod report;
 pub mod result;
@@ -33,7 +34,7 @@ pub mod sanitize;
 pub mod stats;
 pub mod trace;
 
-pub use crate::model::Language;
+pub use crate::types::Language;
 pub use background_writer::OutputError;
 pub use file::{SaveError, append, is_standard_stream, save};
 pub use reporter::{Reporter, RunReporter};
@@ -44,3 +45,4 @@ pub use sink::{
     AnswerDestination, JsonFormat, JsonSink, LiveEvent, OptionalSink, ReportSink, ServerState,
     TextSink,
 };
+pub use text_columns::in_columns;

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::public::PublicEventKind;
+use super::public_events::PublicEventKind;
+use super::text_columns::in_columns;
 use crate::machine::{CloseReason, LlmFailure, StopReason};
-use crate::model::Signal;
+use crate::types::Signal;
 
 /// A table of short texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,21 +128,12 @@ impl TextTable {
         let rows = [&header].into_iter().chain(&self.rows);
         let rows: Vec<Vec<Vec<String>>> =
             rows.map(|row| row.iter().enumerate().map(items).collect()).collect();
-        let width = |column: usize| {
-            rows.iter().flat_map(|row| &row[column]).map(|item| item.chars().count()).max()
-        };
-        let widths: Vec<usize> = (0..=last).map(|column| width(column).unwrap_or(0)).collect();
-        let mut text = String::new();
-        for row in &rows {
-            for line in 0..row.iter().map(Vec::len).max().unwrap_or(0) {
-                let cell = |(items, width): (&Vec<String>, &usize)| {
-                    format!("{:<width$}", items.get(line).map_or("", String::as_str))
-                };
-                let cells: Vec<String> = row.iter().zip(&widths).map(cell).collect();
-                let _ = writeln!(text, "{}", cells.join("  ").trim_end());
-            }
-        }
-        text
+        let lines = rows.iter().flat_map(|row| {
+            let cell = |items: &Vec<String>, line| items.get(line).cloned().unwrap_or_default();
+            let count = row.iter().map(Vec::len).max().unwrap_or(0);
+            (0..count).map(move |line| row.iter().map(|items| cell(items, line)).collect())
+        });
+        in_columns(&lines.collect::<Vec<Vec<String>>>(), |_| false)
     }
 }
 

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{RecvTimeoutError, bounded, select};
 
 use super::background_writer::OutputError;
-use super::public::{EventProjector, PublicEvent};
+use super::public_events::{EventProjector, PublicEvent};
 use super::result::{RunResult, RunResultBuilder};
 use super::run_info::RunInfo;
 use super::sink::{LiveEvent, ReportSink};
 use crate::machine::{Effect, StopReason};
-use crate::model::{CallId, Signal};
 use crate::port::{CancellationToken, Disconnected, EffectNotice, Observer, ReplyDelta, RunEvent};
 use crate::tools::ShownDiffs;
+use crate::types::{CallId, Signal};
 
 /// The output of the program. The caller that starts a run keeps it, so that the output is completed even if the run
 /// breaks down.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::machine::{CallPurpose, CostBreakdown, ModelUsage, PricedUsage, RunStatus, StopReason};
-use crate::model::{Effort, word_enum};
+use crate::types::{Effort, word_enum};
 
 /// What is known about a run before it begins, apart from its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-use super::public::line_schema_with;
+use super::public_events::line_schema_with;
 use super::result::RunResult;
 
 /// Returns the JSON Schema of the result document.

@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::background_writer::{BackgroundWriter, OutputError, PlainTarget};
-use super::public::{PublicEvent, PublicEventKind};
+use super::public_events::{PublicEvent, PublicEventKind};
 use super::result::RunResult;
 use super::{jsonl, sanitize};
-use crate::model::{CallId, EffectId, MicroUsd, Tokens};
 use crate::port::{Disconnected, RunEvent};
 use crate::tools::ShownDiffs;
+use crate::types::{CallId, EffectId, MicroUsd, Tokens};
 
 /// What goes on during a run besides its events. It is shown, and not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use crate::app::FinishedRun;
 use crate::config::Config;
 use crate::journal::SessionId;
-use crate::model::{TimeSpan, Tokens};
+use crate::types::{TimeSpan, Tokens};
 
 /// Returns the configuration for the next run of a workflow, after these runs: they share money, tokens and time.
 ///

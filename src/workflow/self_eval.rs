@@ -13,7 +13,7 @@ use crate::config::{
 };
 use crate::journal::{DamagePolicy, JournalError, ParentCall, SessionId, SessionStore};
 use crate::machine::{Machine, ResumePrompt, Resumption, State, StopReason, resume};
-use crate::model::{ConfirmMode, ConversationItem, Isolation, RunTime, Tokens, ToolStatus};
+use crate::types::{ConfirmMode, ConversationItem, Isolation, RunTime, Tokens, ToolStatus};
 use crate::view::{CostSource, RunInfo, RunResult, sanitize};
 
 /// The result of an evaluation.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::app::{AppError, RunSetup, SessionUsage};
 use crate::journal::{SessionId, SessionStore, StoredContent};
 use crate::machine::{Event, RunStatus, StateKind};
-use crate::model::{Digest, Reply, RunTime, TimeSpan, ToolCall};
+use crate::types::{Digest, Reply, RunTime, TimeSpan, ToolCall};
 use crate::view::WorktreeResult;
 use crate::workflow::batch::Estimate;
 use crate::workflow::command_check::{CommandCheck, run_check};
@@ -252,7 +252,7 @@ fn as_float(count: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ReplyFinish, ReplyPart, Usage};
+    use crate::types::{ReplyFinish, ReplyPart, Usage};
 
     fn part(steps: u32, replies: &[ReplyPart]) -> SessionPart {
         let reply = |part: &ReplyPart| {

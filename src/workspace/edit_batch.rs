@@ -32,8 +32,8 @@ use sha2::{Digest, Sha256};
 use super::error::FileError;
 use super::path::RelPath;
 use super::root::WorkspaceRoot;
-use crate::model::hex;
 use crate::port;
+use crate::types::hex;
 
 /// The change of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,8 +20,8 @@ use image::{
 use thiserror::Error;
 
 use super::input_file::open_input;
-use crate::model::{Image, ImageBudget, ImageType, Tokens};
 use crate::port::{CancelRegistration, CancellationToken};
+use crate::types::{Image, ImageBudget, ImageType, Tokens};
 
 /// An image before it is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -97,11 +97,6 @@ impl RelPath {
         self.0.strip_prefix(&folder.0).unwrap_or(&self.0)
     }
 
-    /// Returns whether this path is `other` or below it.
-    pub fn is_below(&self, other: &Self) -> bool {
-        self.0.starts_with(&other.0)
-    }
-
     /// Returns the path with its escapes decoded; `None` without escapes.
     pub(super) fn unescaped(&self) -> Option<Self> {
         unescape(self.0.as_os_str().as_bytes())

@@ -11,7 +11,7 @@ use architect::exec::{SandboxPolicy, Supervisor};
 use architect::llm::model_table::ModelTable;
 use architect::llm::{ModelConnectionSettings, ModelSpec, connect};
 use architect::machine::{CallPurpose, ConversationEntry, EntryId};
-use architect::model::{ConversationItem, Fault, MessageOrigin, Reply, TimeSpan, ToolCall};
+use architect::types::{ConversationItem, Fault, MessageOrigin, Reply, TimeSpan, ToolCall};
 use architect::policy::ConfirmMode;
 use architect::port::{
     AuthorizationOutcome, CancellationToken, EffectContext, ModelRequest, Sleep, Toolbox,
@@ -135,7 +135,7 @@ fn read(model: &str, url: &str, body: &[u8], size: usize) -> Result<Reply, Fault
         system: &"".into(),
         tools: &[].into(),
         entries: &[task],
-        input_bound: architect::model::Tokens::ZERO,
+        input_bound: architect::types::Tokens::ZERO,
         instruction: None,
         max_output: None,
         schema: None,

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use architect::model::TimeSpan;
 use architect::port::{CancellationToken, EffectContext, Sleep};
+use architect::types::TimeSpan;
 
 struct RealSleep;
 

@@ -1,9 +1,9 @@
 //! A model that a test determines, request by request.
 
-use architect::model::{
+use architect::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta};
+use architect::types::{
     Fault, FaultKind, Reply, ReplyFinish, ReplyPart, TimeSpan, ToolCall, Usage,
 };
-use architect::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta};
 
 type RunCall =
     dyn FnOnce(&EffectContext, &mut dyn FnMut(ReplyDelta)) -> Result<Reply, Fault> + Send;
@@ -105,7 +105,7 @@ pub(crate) fn call(id: &str, name: &str, arguments: &str) -> ReplyPart {
 
 /// Returns the bytes of the texts that a request has, the constant part excepted.
 pub(crate) fn text_bytes(request: &ModelRequest<'_>) -> usize {
-    use architect::model::ConversationItem::{Assistant, Exchange, User};
+    use architect::types::ConversationItem::{Assistant, Exchange, User};
     let bytes = request.entries.iter().map(|entry| match &entry.item {
         User(message) => message.text.len(),
         Assistant(reply) => reply.text().len(),

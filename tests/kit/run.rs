@@ -1,8 +1,8 @@
 //! A run of the machine by the driver, and what it ended with.
 
 use architect::machine::{Conversation, Done, Machine, State, StopReason};
-use architect::model::{ConversationItem, MessageOrigin, RunRules, ToolResult};
 use architect::runner::{Driver, Executor, Ports, RequestContext};
+use architect::types::{ConversationItem, MessageOrigin, RunRules, ToolResult};
 
 /// Runs a task to its end.
 pub(crate) fn run(executor: impl Executor + 'static, rules: RunRules, ports: Ports) -> Machine {

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 /// Returns the SHA-256 of a text, in hexadecimal.
 pub(crate) fn sha256(text: &str) -> String {
-    architect::model::hex(&Sha256::digest(text))
+    architect::types::hex(&Sha256::digest(text))
 }
 
 /// Returns a journal with new checksums.

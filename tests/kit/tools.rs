@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use architect::machine::CallIntent;
-use architect::model::{CallAccess, TimeSpan, ToolCall, ToolResult, ToolStatus};
 use architect::port::{AuthorizationOutcome, EffectContext, PreparedCall, ToolSpec, Toolbox};
+use architect::types::{CallAccess, TimeSpan, ToolCall, ToolResult, ToolStatus};
 
 type Run = dyn Fn(&ToolCall, &EffectContext) -> ToolResult + Send + Sync;
 type Authorize = dyn Fn(&ToolCall) -> Result<CallIntent, ToolResult> + Send + Sync;

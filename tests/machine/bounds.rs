@@ -5,7 +5,7 @@ use architect::machine::{
     Authorization, CallIntent, CallPurpose, CheckResult, CloseReason, Conversation, Done, Effect,
     Event, Machine, RequestSize, State, StateKind, StopReason,
 };
-use architect::model::{
+use architect::types::{
     CountLimits, EffectId, Fault, FaultClass, FaultKind, LoopDetection, Reply, ReplyFinish,
     ReplyPart, RunLimits, RunRules, TimeSpan, ToolCall, ToolResult, ToolStatus,
     UnknownFinishPolicy,

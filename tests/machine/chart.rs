@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock};
 
 use architect::machine::chart::{Chart, ChartCounter, ChartTransition};
 use architect::machine::{Event, EventKind, Guard, Rank, State, StateKind, rank, step};
-use architect::model::WordEnum;
+use architect::types::WordEnum;
 
 use crate::explorer::explore;
 use crate::transition_pairs::{MetTransitions, TransitionPairs};

@@ -12,16 +12,16 @@ use architect::machine::{
     Authorization, CallPurpose, CheckResult, Conversation, Deadline, Event, Machine, RequestSize,
     State, deadline, start, step,
 };
-use architect::model::{
-    CallAccess, EffectId, Fault, ModelRules, Price, Reply, RunRules, RunTime, Signal, TimeSpan,
-    Tokens, ToolCall, ToolResult, UserMessage,
-};
 use architect::port::{
     AnswerChecks, AuthorizationOutcome, CancellationToken, Clock, Disconnected, EffectContext,
     Journal, JournalRecord, Model, ModelCall, ModelRequest, Observer, PreCallHooks, PreparedCall,
     ReplyDelta, RunEvent, Sleep, StoreError, ToolSpec, Toolbox,
 };
 use architect::runner::{Driver, DriverInput, EffectTask, Executor, Ports, RequestContext};
+use architect::types::{
+    CallAccess, EffectId, Fault, ModelRules, Price, Reply, RunRules, RunTime, Signal, TimeSpan,
+    Tokens, ToolCall, ToolResult, UserMessage,
+};
 
 use crate::chart::{transition, transition_number};
 use crate::explorer::canonical;

@@ -10,7 +10,7 @@ use architect::machine::{
     StateKind, Step, start,
 };
 use architect::machine::{Event, step};
-use architect::model::{EffectId, TimeSpan};
+use architect::types::{EffectId, TimeSpan};
 use rayon::prelude::*;
 
 use crate::small_model::SmallModel;

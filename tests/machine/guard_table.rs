@@ -5,7 +5,7 @@ use architect::machine::{
     Authorization, CallAttempt, CallPurpose, CallState, CallingStage, CheckResult, DeadlineKind,
     Event, Guard, RequestSize, RunContext, State,
 };
-use architect::model::{
+use architect::types::{
     Fault, FaultKind, Price, Reply, ReplyFinish, RetryAdvice, ToolArguments, ToolStatus,
     UnknownFinishPolicy, Usage,
 };
@@ -478,7 +478,7 @@ fn calls_run(run: &RunContext, reply: &Reply) -> bool {
 /// Returns the statuses of the calls of a reply that can't run: those beyond the limit, and those that are cut off.
 fn unrunnable(run: &RunContext, reply: &Reply) -> Vec<ToolStatus> {
     let most = run.rules.bounds.calls_per_reply as usize;
-    let status = |(index, call): (usize, &architect::model::ToolCall)| match &call.arguments {
+    let status = |(index, call): (usize, &architect::types::ToolCall)| match &call.arguments {
         _ if index >= most => Some(ToolStatus::Skipped),
         ToolArguments::Truncated { .. } => Some(ToolStatus::Truncated),
         ToolArguments::Complete { .. } | ToolArguments::Malformed { .. } => None,

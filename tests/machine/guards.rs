@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use architect::machine::{DeadlineKind, Event, Guard, State, deadline, step};
-use architect::model::RunTime;
+use architect::types::RunTime;
 
 use crate::explorer::explore;
 use crate::small_model;

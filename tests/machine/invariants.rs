@@ -6,7 +6,7 @@ use architect::machine::{
     CallAttempt, CallPurpose, CallState, CallingStage, CloseReason, ConversationChange, Effect,
     Event, State, StateKind, Step, StopReason, deadline,
 };
-use architect::model::{ConversationItem, EffectId, FaultClass, MicroUsd, RunLimits, Tokens};
+use architect::types::{ConversationItem, EffectId, FaultClass, MicroUsd, RunLimits, Tokens};
 
 /// Returns the invariants that a step breaks.
 pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<String> {

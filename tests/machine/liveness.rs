@@ -3,7 +3,7 @@
 
 use architect::machine::{CallState, CompactionHistory, Streaks};
 use architect::machine::{Event, Rank, State, StateKind, Step, deadline, rank, step};
-use architect::model::RunRules;
+use architect::types::RunRules;
 
 use crate::explorer::{TransitionFn, explore};
 use crate::graph::StateGraph;

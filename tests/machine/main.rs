@@ -1,7 +1,7 @@
 //! Tests of the machine: explored exhaustively, driven with long random lists of events, and compared with its chart.
 //!
 //! Whether these tests can fail is checked by mutation: `cargo mutants` changes the machine place by place, and each change
-//! must fail a test. In a crate with nothing but `src/model`, `src/machine` and these tests, with fewer states and cases,
+//! must fail a test. In a crate with nothing but `src/types`, `src/machine` and these tests, with fewer states and cases,
 //! that takes seconds for each. The chart and the explorer ask the code where a bound is, so only [`bounds`] and the unit
 //! tests detect one that moved.
 
@@ -27,3 +27,5 @@ mod spin;
 mod transition_pairs;
 #[cfg(feature = "cli")] // the others need only the runner, and compile faster without the rest
 mod workflow;
+#[cfg(feature = "cli")]
+mod workflow_guards;

@@ -7,7 +7,7 @@ use architect::machine::{
     MachineOutput, RecoveredCall, ResumePrompt, Resumption, RunBounds, State, StateKind,
     StopReason, rank,
 };
-use architect::model::{
+use architect::types::{
     CallAccess, CallId, ConversationItem, EffectId, Fault, FaultKind, FileAction, FileChange,
     MessageOrigin, MicroUsd, Price, ReplyFinish, RunLimits, RunRules, Signal, TimeSpan, Tokens,
     ToolResult, ToolStatus,

@@ -4,7 +4,7 @@ use architect::machine::{
     Authorization, CallAttempt, CallIntent, CheckResult, Conversation, Effect, Event, Machine,
     RequestSize, RunBounds, RunContext, State, StateKind, step,
 };
-use architect::model::{
+use architect::types::{
     CountLimits, EffectId, Fault, FaultKind, LoopDetection, MicroUsd, Price, Reply, ReplyFinish,
     RunLimits, RunRules, TimeSpan, Tokens, ToolResult, ToolStatus, Usage,
 };

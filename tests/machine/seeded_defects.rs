@@ -4,7 +4,7 @@ use architect::machine::{
     CallAttempt, CallPurpose, CallingStage, ConversationChange, DeadlineKind, Effect, Event, State,
     StateKind, Step, deadline, step,
 };
-use architect::model::ConversationItem;
+use architect::types::ConversationItem;
 
 use crate::explorer::{TransitionFn, explore};
 use crate::small_model;
@@ -44,7 +44,7 @@ fn an_interrupt_that_only_one_state_handles_is_found() {
     fn deaf(state: State, event: Event) -> Step {
         match (&event, state.kind()) {
             (Event::Interrupt { .. }, kind) if kind != StateKind::CallingSending => {
-                let next = step(state.clone(), Event::Tick { now: architect::model::RunTime(0) });
+                let next = step(state.clone(), Event::Tick { now: architect::types::RunTime(0) });
                 Step { state, ..next }
             }
             _ => step(state, event),

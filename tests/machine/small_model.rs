@@ -6,7 +6,7 @@ use architect::machine::{
     Authorization, CallAttempt, CallIntent, CallState, Calling, CallingStage, CheckResult, Event,
     RequestSize, RunContext, State, StateKind, deadline,
 };
-use architect::model::{
+use architect::types::{
     CallAccess, CallId, ContextLimits, ConversationItem, CountLimits, Digest, EffectId,
     EffectTimeouts, Fault, FaultKind, LoopDetection, MessageOrigin, MicroUsd, ModelRules,
     OutputLimits, Price, Reply, ReplyFinish, ReplyPart, RetryBackoff, RunLimits, RunRules, RunTime,

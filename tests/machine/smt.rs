@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use architect::machine::{
     Authorization, CallIntent, Conversation, Effect, Event, Machine, RequestSize, State,
 };
-use architect::model::{
+use architect::types::{
     CallAccess, EffectId, LongInputPrice, MicroUsd, OutputLimits, Price, Reply, ReplyFinish,
     ReplyPart, RunLimits, RunRules, RunTime, Tokens, ToolCall, Usage,
 };
@@ -64,7 +64,7 @@ fn shares(mut machine: Machine, rules: &RunRules, used: (u64, u64)) -> Vec<[Opti
     let mut shares = Vec::new();
     for id in machine.state.pending_effects() {
         let authorization = Authorization::Approved {
-            timeout: architect::model::TimeSpan::from_secs(1),
+            timeout: architect::types::TimeSpan::from_secs(1),
             intent: CallIntent::Delegated { session: None, worktree: None },
             reason: "".into(),
         };

@@ -4,12 +4,15 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use architect::journal::SessionId;
 use architect::machine::chart::{Chart, ChartTransition};
-use architect::model::WordEnum;
 use architect::workflow::engine::machine::{
     Direction, End, Goal, Limit, Measurement, Program, SessionEnd, SessionOutcome, StepEvent,
-    StepEventKind, StepNeed, StepRules, WorkflowActivity, WorkflowState, WorkflowStateKind, step,
+    StepNeed, StepRules, WorkflowActivity, WorkflowState, step,
 };
-use architect::workflow::engine::{WORKFLOW_CHART_JSON, WorkflowGuard};
+
+use crate::workflow_guards::{GUARDS, holds};
+
+/// The text of the statechart of a workflow: an XState v5 configuration.
+const WORKFLOW_CHART_JSON: &str = include_str!("../../statecharts/workflow.json");
 
 type StepFunction = fn(&Program, WorkflowState, StepEvent) -> WorkflowState;
 
@@ -93,23 +96,55 @@ fn chart_target<'a>(
     state: &WorkflowState,
     event: &StepEvent,
 ) -> Option<&'a ChartTransition> {
-    let (from, name) = (state.kind().as_str(), event.kind().as_str());
-    chart.transitions.iter().filter(|it| it.from == from && it.event == name).find(|it| {
-        let guard = it.guard.as_deref().map(|name| WorkflowGuard::from_word(name).unwrap());
-        guard.is_none_or(|guard| guard.holds(program, state, event))
-    })
+    let (from, name) = (state_name(state), event_name(event));
+    chart
+        .transitions
+        .iter()
+        .filter(|it| it.from == from && it.event == name)
+        .find(|it| it.guard.as_deref().is_none_or(|guard| holds(guard, program, state, event)))
+}
+
+/// The states and the events of the chart.
+const STATES: [&str; 7] =
+    ["Deciding", "Measuring", "Starting", "Running", "Undoing", "Testing", "Done"];
+const EVENTS: [&str; 8] =
+    ["DECIDED", "MEASURED", "BEGUN", "ENDED", "UNDONE", "TESTED", "LIMITED", "CONTINUED"];
+
+fn state_name(state: &WorkflowState) -> &'static str {
+    STATES[match state.activity {
+        WorkflowActivity::Deciding => 0,
+        WorkflowActivity::Measuring => 1,
+        WorkflowActivity::Starting => 2,
+        WorkflowActivity::Running(_) => 3,
+        WorkflowActivity::Undoing(_) => 4,
+        WorkflowActivity::Testing => 5,
+        WorkflowActivity::Done(_) => 6,
+    }]
+}
+
+fn event_name(event: &StepEvent) -> &'static str {
+    EVENTS[match event {
+        StepEvent::Decided(_) => 0,
+        StepEvent::Measured(_) => 1,
+        StepEvent::Begun(_) => 2,
+        StepEvent::Ended(_) => 3,
+        StepEvent::Undone => 4,
+        StepEvent::Tested { .. } => 5,
+        StepEvent::Limited(_) => 6,
+        StepEvent::Continued { .. } => 7,
+    }]
 }
 
 #[test]
 fn chart_and_code_have_the_same_names() {
     let chart = chart();
     let states: BTreeSet<&str> = chart.leaf_states().map(|node| node.path.as_str()).collect();
-    assert_eq!(states, WorkflowStateKind::ALL.iter().map(|kind| kind.as_str()).collect());
+    assert_eq!(states, BTreeSet::from(STATES));
     let events: BTreeSet<&str> = chart.transitions.iter().map(|it| it.event.as_str()).collect();
-    assert_eq!(events, StepEventKind::ALL.iter().map(|kind| kind.as_str()).collect());
+    assert_eq!(events, BTreeSet::from(EVENTS));
     let guards: BTreeSet<&str> =
         chart.transitions.iter().filter_map(|it| it.guard.as_deref()).collect();
-    assert_eq!(guards, WorkflowGuard::ALL.iter().map(|guard| guard.as_str()).collect());
+    assert_eq!(guards, BTreeSet::from(GUARDS));
 }
 
 #[test]
@@ -119,8 +154,8 @@ fn chart_and_code_take_the_same_transitions() {
     for program in programs() {
         explore(&program, step, |state, event, next| {
             let found = chart_target(&chart, &program, state, event);
-            let target = found.map_or(state.kind().as_str(), |it| it.to.as_str());
-            if target != next.kind().as_str() || found.is_none() && next != state {
+            let target = found.map_or(state_name(state), |it| it.to.as_str());
+            if target != state_name(next) || found.is_none() && next != state {
                 wrong.insert(format!("{state:?} on {event:?}: {target}, but {next:?}"));
             }
             taken.extend(found.map(|it| (it.from.clone(), it.event.clone(), it.guard.clone())));
@@ -161,7 +196,7 @@ fn violations(program: &Program, step: StepFunction) -> BTreeSet<&'static str> {
             (WorkflowActivity::Starting, WorkflowActivity::Running(_))
         );
         let most = program.max_iterations(before);
-        if is_new && before.iteration >= most && event.kind() == StepEventKind::Begun {
+        if is_new && before.iteration >= most && matches!(event, StepEvent::Begun(_)) {
             // A command with a smaller bound may find a session that is about to begin.
             let is_bounded = before.iterations.is_some();
             if !is_bounded {
@@ -170,7 +205,7 @@ fn violations(program: &Program, step: StepFunction) -> BTreeSet<&'static str> {
         }
         if after.step == before.step
             && after.iteration > before.iteration
-            && event.kind() != StepEventKind::Begun
+            && !matches!(event, StepEvent::Begun(_))
         {
             found.insert("an iteration begins with a session of its own");
         }
@@ -214,7 +249,7 @@ fn violations(program: &Program, step: StepFunction) -> BTreeSet<&'static str> {
             found.insert("only the session of the iteration is undone");
         }
         if matches!(state.activity, WorkflowActivity::Done(_))
-            && event.kind() != StepEventKind::Continued
+            && !matches!(event, StepEvent::Continued { .. })
             && next != state
         {
             found.insert("what is over stays over until the command is given again");
@@ -238,7 +273,7 @@ fn every_path_ends() {
         let mut open: HashMap<WorkflowState, usize> = HashMap::new();
         explore(&program, step, |state, event, next| {
             open.entry(*state).or_default();
-            if event.kind() != StepEventKind::Continued && next != state {
+            if !matches!(event, StepEvent::Continued { .. }) && next != state {
                 before.entry(*next).or_default().push(*state);
                 *open.entry(*state).or_default() += 1;
             }

@@ -3,7 +3,7 @@
     budget.py             proves the invariants, and finds the seeded defects
     budget.py --compare   evaluates the formulas on the cases of standard input, for tests/machine/smt.rs
 
-The formulas below are those of src/model/money.rs and src/machine/budget. They work on numbers and on the solver's terms alike: the
+The formulas below are those of src/types/money.rs and src/machine/budget. They work on numbers and on the solver's terms alike: the
 test compares them with the shipped functions on numbers, and the proof is about the same lines.
 """
 
@@ -79,7 +79,7 @@ def name_of(kind, a, b, conditions):
     return named[key][0]
 
 
-# src/model/money.rs
+# src/types/money.rs
 
 
 @dataclass

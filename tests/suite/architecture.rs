@@ -7,7 +7,7 @@ use crate::kit::sources::rust_files;
 
 /// The modules of each layer, from the lowest.
 const LAYERS: [&[&str]; 11] = [
-    &["model"],
+    &["types"],
     &["machine"],
     &["port"],
     &["workspace"],
@@ -91,6 +91,6 @@ fn no_file_is_longer_than_the_limit() {
 
 #[test]
 fn modules_are_found_in_every_spelling() {
-    let text = "use crate::model::{A, B}; use crate::{port, view::C}; fn f() -> crate::llm::D {}";
-    assert_eq!(modules_named(text), ["model", "port", "view", "llm"]);
+    let text = "use crate::types::{A, B}; use crate::{port, view::C}; fn f() -> crate::llm::D {}";
+    assert_eq!(modules_named(text), ["types", "port", "view", "llm"]);
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use architect::model::{Fault, FaultKind, MicroUsd, Price, Reply};
+use architect::types::{Fault, FaultKind, MicroUsd, Price, Reply};
 use architect::port::{
     CancellationToken, EffectContext, Model, ModelCall, ModelRequest, ReplyDelta,
 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use architect::machine::ConversationEntry;
-use architect::model::{
+use architect::types::{
     CallId, ConversationItem, Fault, FaultKind, Reply, ReplyFinish, ReplyPart, TimeSpan, Tokens,
     ToolCall, Usage,
 };

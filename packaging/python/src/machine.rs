@@ -4,7 +4,7 @@ use architect::machine::{
     CallPurpose, Conversation, ConversationChange, Fingerprint, Machine as PureMachine,
     MachineOutput, Resumption,
 };
-use architect::model::{
+use architect::types::{
     CallId, ConversationItem, MessageOrigin, RunTime, ToolCall, ToolResult, ToolStatus, UserMessage,
 };
 use pyo3::prelude::*;

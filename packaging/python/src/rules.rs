@@ -1,6 +1,6 @@
 //! The rules of a run, of which the caller gives only those that differ from the defaults.
 
-use architect::model::{
+use architect::types::{
     ContextLimits, CountLimits, EffectTimeouts, LimitBaseline, LongInputPrice, LoopDetection,
     MicroUsd, OutputLimits, Price, RetryBackoff, RunLimits, RunRules, TimeSpan, Tokens,
     UnknownFinishPolicy,
@@ -72,7 +72,7 @@ fn complete_rules() -> RunRules {
         price: Some(price),
         summary_price: Some(price),
         summary_model: Some("".into()),
-        models: [architect::model::ModelRules {
+        models: [architect::types::ModelRules {
             name: "".into(),
             price: Some(price),
             window: tokens,

@@ -11,12 +11,12 @@ use super::subagent_run::{self, SubagentContext};
 use crate::config::AgentDefinition;
 use crate::journal::SessionId;
 use crate::machine::CallIntent;
-use crate::model::{CallAccess, Isolation, TimeSpan};
 use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::tools::{
     CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, parse_arguments, tool_spec,
 };
+use crate::types::{CallAccess, Isolation, TimeSpan};
 
 /// The name of the tool.
 pub(crate) const DISPATCH: &str = "dispatch_subagent";

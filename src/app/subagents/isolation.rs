@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex};
 use crate::app::process_env::ProcessEnv;
 use crate::app::worktree::open_worktrees;
 use crate::journal::{OpenedSession, SessionId};
-use crate::model::{CallId, FileChange, ToolArguments, ToolStatus, pluralize};
 use crate::policy::{
     ConfirmationAnswer, ConfirmationRequest, Confirmer, Elicitation, ElicitationAnswer,
 };
 use crate::port::{EffectContext, lock};
 use crate::tools::ToolOutput;
+use crate::types::{CallId, FileChange, ToolArguments, ToolStatus, pluralize};
 use crate::workspace::worktree::{
     ConfinedGit, Worktree, WorktreeContent, WorktreeError, WorktreeName, WorktreeRequest, Worktrees,
 };

@@ -18,11 +18,11 @@ use crate::app::worktree::SandboxedGit;
 use crate::config::{AgentDefinition, ConfigName, ConfigProblem, LimitsConfig};
 use crate::journal::{DamagePolicy, ParentCall, SessionId, SessionStore};
 use crate::machine::{Event, RunOutcome, RunStatus, StopReason};
-use crate::model::{FileChange, Signal, TimeSpan, ToolStatus, matches_wildcard, pluralize};
 use crate::policy::Confirmer;
 use crate::port::{EffectContext, lock};
 use crate::runner::{DriverInput, Executor, InlineExecutor, Ports, SystemClock, ThreadExecutor};
 use crate::tools::{CallContext, ToolOutput};
+use crate::types::{FileChange, Signal, TimeSpan, ToolStatus, matches_wildcard, pluralize};
 use crate::view::{CostSource, Reporter};
 use crate::workspace::worktree::Worktree;
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use crate::machine::{Authorization, BudgetUsage, Effect, Event, PricedUsage};
-use crate::model::FileChange;
 use crate::port::{self, Disconnected, EffectContext, EffectMessage, EffectNotice, Observer};
+use crate::types::FileChange;
 
 /// Watches the run of a sub-agent.
 pub(super) struct UsageMeter {

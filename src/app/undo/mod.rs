@@ -20,10 +20,10 @@ use crate::config::Config;
 use crate::journal::{
     DamagePolicy, JournalError, OpenedSession, SessionId, SessionStore, StoredCheckpoint,
 };
-use crate::model::{
+use crate::port::CancellationToken;
+use crate::types::{
     CheckpointKind, CheckpointOutcome, CheckpointRecord, RecordedState, RunActivity,
 };
-use crate::port::CancellationToken;
 use crate::workspace::WorkspaceRoot;
 use crate::workspace::checkpoint::{
     ChangePatch, CheckpointError, ContentHash, ForeignChanges, PathChange, PathState,

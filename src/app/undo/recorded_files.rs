@@ -10,8 +10,8 @@ use crate::app::checkpoints::{OWN_FOLDERS, content_lengths};
 use crate::app::error::AppError;
 use crate::config::Config;
 use crate::journal::{SessionHistory, SessionId, SessionStore, StoredCheckpoint};
-use crate::model::{CheckpointKind, Durability};
 use crate::port::{CancellationToken, lock};
+use crate::types::{CheckpointKind, Durability};
 use crate::workspace::WorkspaceRoot;
 use crate::workspace::checkpoint::{
     AuthoredChange, ChangeAuthor, ChangeInterval, ChangePatch, CheckpointError, ContentHash,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{UndoError, UndoTarget};
 use crate::app::error::AppError;
 use crate::journal::{AuthorizedEdit, SessionHistory, StoredCheckpoint};
-use crate::model::{CheckpointKind, CheckpointOutcome, CheckpointRecord, RunActivity};
+use crate::types::{CheckpointKind, CheckpointOutcome, CheckpointRecord, RunActivity};
 use crate::workspace::checkpoint::{
     AuthoredChange, ChangeAuthor, ChangeInterval, ContentHash, ContentStore, ToolEdit,
 };

@@ -2,7 +2,7 @@
 
 use architect::config::{KeyOption, KeySpec, OptionOverride, OptionValue, keys};
 use architect::llm::provider_names;
-use architect::model::WordEnum;
+use architect::types::WordEnum;
 use clap::builder::{PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use architect::model::Sha256Digest;
+use architect::types::Sha256Digest;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{ImageArgs, LastArgs, LayerArgs, OutputArgs, SettingsArgs};

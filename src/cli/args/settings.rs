@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use architect::model::ConfirmMode;
+use architect::types::ConfirmMode;
 use architect::view::human::ColorChoice;
 use architect::view::report::ReportFormat;
 use clap::{Args, ValueEnum};
@@ -11,7 +11,7 @@ use super::keys::{KeyOptions, words};
 use super::text_path;
 
 /// Where the configuration comes from. The store of the sessions follows from it, too.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Configuration")]
 pub(crate) struct LayerArgs {
     /// The folder to work in; by default the current one

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use architect::acp::{ConfiguredSession, HostError, ServeEnd, SessionChoice, SessionHost, serve};
 use architect::app::{ProcessEnv, RunInterrupts, collect_secrets, open_store};
 use architect::journal::{SessionHistory, SessionStore};
-use architect::model::Signal;
 use architect::runner::add_receiver;
+use architect::types::Signal;
 use serde_json::Value;
 
 use super::resume::saved_options;

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use architect::app::{ProcessEnv, RunInterrupts, collect_secrets};
 use architect::config::{Config, LimitsConfig, ModelName};
 use architect::journal::SessionStore;
-use architect::model::{Signal, pluralize};
 use architect::runner::{SystemClock, add_receiver};
+use architect::types::{Signal, pluralize};
 use architect::view::human::BatchTotals;
 use architect::view::{RunResult, sanitize};
 use architect::workflow::batch::coordination::{
-    BatchLimits, CellOutcome, CoordinationError, CoordinationSettings, Coordinator, ReopenAs,
+    CellOutcome, ChargeLimits, CoordinationError, CoordinationSettings, Coordinator, ReopenAs,
 };
 use architect::workflow::batch::{
     BatchCell, BatchFileError, BatchFolder, BatchManifest, BatchReport, BatchResults, BatchRun,
@@ -181,7 +181,7 @@ pub(super) fn run_cells(
     options.warn_about_shared_folders(&own);
     let ids: Vec<_> = own.iter().map(|cell| cell.id.clone()).collect();
     let settings = CoordinationSettings {
-        limits: BatchLimits { money: limits.budget_usd, tokens: limits.max_tokens },
+        limits: ChargeLimits { money: limits.budget_usd, tokens: limits.max_tokens },
         lease_time: LEASE_TIME,
         durability,
         clock: Arc::new(SystemClock::start()),

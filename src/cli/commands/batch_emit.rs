@@ -4,7 +4,7 @@ use std::path::{Component, Path};
 
 use architect::app::{ProcessEnv, collect_secrets};
 use architect::config::Config;
-use architect::model::pluralize;
+use architect::types::pluralize;
 use architect::workflow::batch::emit::{EmittedBatch, KubernetesJob, SlurmScript};
 use architect::workflow::batch::{BatchCell, CommonOptions};
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use architect::app::{ProcessEnv, ResolvedModel, open_worktrees};
 use architect::config::Config;
-use architect::model::pluralize;
-use architect::view::sanitize;
+use architect::types::pluralize;
+use architect::view::{in_columns, sanitize};
 use architect::workflow::batch::{
     BatchFolder, BatchManifest, BatchReport, BatchTask, BatchVariant, CellRow, ChangeEvaluation,
     Comparison, ComparisonOutcome, ManifestText, TaskOptions, TaskWorkspace, Winner,
@@ -246,14 +246,7 @@ fn format_table(rows: &[CellRow]) -> String {
     if rows.iter().all(|row| row.change_evaluation.is_none()) {
         table.iter_mut().for_each(|row| drop(row.remove(3)));
     }
-    let widths: Vec<usize> = (0..table[0].len())
-        .map(|column| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
-        .collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
-    };
-    table.iter().map(line).collect()
+    in_columns(&table, |_| false)
 }
 
 fn format_row(row: &CellRow) -> Vec<String> {

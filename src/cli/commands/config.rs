@@ -10,7 +10,7 @@ use architect::config::{
     template,
 };
 use architect::llm::provider_names;
-use architect::model::{ConfirmMode, pluralize};
+use architect::types::{ConfirmMode, pluralize};
 use architect::workspace::{open_without_links, resolve_inside};
 use rustix::fs::OFlags;
 use schemars::JsonSchema;

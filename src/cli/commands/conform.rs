@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use architect::conform::{ConformanceReport, TraceFormat, check};
-use architect::model::pluralize;
+use architect::types::pluralize;
 use architect::view::sanitize;
 use architect::workspace::open_input;
 use schemars::JsonSchema;

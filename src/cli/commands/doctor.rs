@@ -7,8 +7,8 @@ use architect::app::{
 use architect::config::{Config, NoticeCause, TRUST_VARIABLE, VariableName};
 use architect::llm::PROVIDERS;
 use architect::llm::model_table::ModelTable;
-use architect::model::pluralize;
 use architect::policy::GuardedFiles;
+use architect::types::pluralize;
 use architect::view::sanitize;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -3,7 +3,7 @@
 use architect::app::{AppError, ProcessEnv, ResolvedModel};
 use architect::config::{ModelLimits, run_rules};
 use architect::machine::RunBounds;
-use architect::model::{RunRules, pluralize};
+use architect::types::{RunRules, pluralize};
 use architect::view::chart;
 
 use crate::cli::args::{MachineArgs, SettingsArgs};
@@ -82,7 +82,7 @@ fn seconds(micros: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use architect::model::{MicroUsd, TimeSpan, Tokens};
+    use architect::types::{MicroUsd, TimeSpan, Tokens};
 
     use super::*;
 

@@ -1,10 +1,9 @@
 //! `architect models`: lists the models that can be named.
 
-use std::fmt::Write as _;
-
 use architect::app::{KnownModel, ProcessEnv, available_models, known_models};
 use architect::llm::{Provider, provider_names};
-use architect::model::{Price, Tokens};
+use architect::types::{Price, Tokens};
+use architect::view::in_columns;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
@@ -45,14 +44,9 @@ fn print(models: &[&KnownModel], date: &str, is_json: bool) -> Result<u8, CliErr
 }
 
 fn table(models: &[&KnownModel], date: &str) -> String {
-    let mut text = format!("Prices in US dollars for a million tokens, as of {date}.\n\n");
-    let width = models.iter().map(|model| label(model).len()).max().unwrap_or_default().max(5);
-    let _ = writeln!(
-        text,
-        "{:width$}  {:>9}  {:>8}  {:>7}  {:>7}  {:>7}  efforts",
-        "model", "window", "output", "input", "cached", "output"
-    );
-    for model in models {
+    let header = ["model", "window", "output", "input", "cached", "output", "efforts"];
+    let mut rows = vec![header.map(str::to_owned)];
+    rows.extend(models.iter().map(|model| {
         let info = &model.info;
         let tokens = |tokens: Option<Tokens>| tokens.map_or("?".to_owned(), |it| it.0.to_string());
         let dollars =
@@ -62,18 +56,18 @@ fn table(models: &[&KnownModel], date: &str) -> String {
             Some(none) if none.is_empty() => "-".to_owned(),
             Some(efforts) => efforts.join(" "),
         };
-        let _ = writeln!(
-            text,
-            "{:width$}  {:>9}  {:>8}  {:>7}  {:>7}  {:>7}  {efforts}",
+        [
             label(model),
             tokens(info.window),
             tokens(info.max_output),
             dollars(info.price.map(|price| price.input)),
             dollars(info.price.map(|price| price.cached_input)),
             dollars(info.price.map(|price| price.output)),
-        );
-    }
-    text
+            efforts,
+        ]
+    }));
+    let table = in_columns(&rows, |column| (1..=5).contains(&column));
+    format!("Prices in US dollars for a million tokens, as of {date}.\n\n{table}")
 }
 
 fn label(model: &KnownModel) -> String {

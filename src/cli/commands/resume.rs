@@ -10,7 +10,7 @@ use architect::journal::{
     DamagePolicy, ForkOptions, OpenedSession, ReplacementResult, SessionHistory, SessionId,
     WorkspaceIdentity,
 };
-use architect::model::ToolStatus;
+use architect::types::ToolStatus;
 use architect::view::{CostSource, sanitize};
 use architect::workspace::image::ImageSource;
 use architect::workspace::read_input;

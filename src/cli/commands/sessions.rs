@@ -1,6 +1,7 @@
 //! `architect sessions`: the stored sessions.
 
 use std::io;
+use std::iter;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -9,10 +10,10 @@ use architect::journal::index::{
     CostRow, MessageRole, MessageRow, SearchHit, SessionDetail, SessionRow,
 };
 use architect::journal::{JournalError, SessionId, SessionIndex, SessionStore};
-use architect::model::{MicroUsd, Tokens, pluralize};
 use architect::net::Secrets;
-use architect::view::sanitize;
-use architect::workspace::open_input;
+use architect::types::{MicroUsd, Tokens, pluralize};
+use architect::view::{in_columns, sanitize};
+use architect::workspace::{IoError, open_input};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -242,19 +243,18 @@ fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (Value, String) {
         let model = sanitize::headline(&row.model, 32);
         let (input, output) = (row.input_tokens.0, row.output_tokens.0);
         let cost = row.cost.map_or("-".to_owned(), |cost| cost.to_string());
-        format!(
-            "{day}  {model:<32} {purpose:<10} {llm_calls:>6} {input:>10} {output:>10} {cost:>9}\n"
-        )
+        let [calls, input, output] = [*llm_calls, input, output].map(|count| count.to_string());
+        [day.clone(), model, purpose.clone(), calls, input, output, cost]
     };
-    let head = "day         model                            for         calls      input     output      cost\n";
-    let text = head.to_owned() + &rows.iter().map(line).collect::<String>() + &line(&sum);
-    (json, text)
+    let header = ["day", "model", "for", "calls", "input", "output", "cost"].map(str::to_owned);
+    let lines: Vec<_> = iter::once(header).chain(rows.iter().chain([&sum]).map(line)).collect();
+    (json, in_columns(&lines, |column| column > 2))
 }
 
 /// Returns the sum of all rows. Money is the sum of what has a price.
 fn total(rows: &[CostRow]) -> CostRow {
     CostRow {
-        day: "total".to_owned() + &" ".repeat(5),
+        day: "total".to_owned(),
         model: String::new(),
         purpose: String::new(),
         llm_calls: rows.iter().map(|row| row.llm_calls).sum(),
@@ -285,7 +285,9 @@ fn export_records(
 ) -> Result<u8, CliError> {
     match store.export_up_to_damage(session, secrets, &mut io::stdout().lock()) {
         Ok(_) => Ok(0),
-        Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
+        Err(JournalError::Io(IoError { source, .. }))
+            if source.kind() == io::ErrorKind::BrokenPipe =>
+        {
             Err(CliError::from_stdout(&source))
         }
         Err(error) => Err(error.into()),

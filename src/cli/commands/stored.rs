@@ -13,7 +13,7 @@ use architect::journal::{
     SessionIndex,
 };
 use architect::machine::StateKind;
-use architect::model::{Sha256Digest, pluralize};
+use architect::types::{Sha256Digest, pluralize};
 use architect::view::atif::Trajectory;
 use architect::view::save;
 use architect::workspace::read_input;

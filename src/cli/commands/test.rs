@@ -5,7 +5,7 @@ use std::path::Path;
 
 use architect::app::ProcessEnv;
 use architect::journal::SessionId;
-use architect::model::pluralize;
+use architect::types::pluralize;
 use architect::view::{sanitize, save};
 use architect::workflow::scenario::{
     self, ChosenSession, Scenario, ScenarioOutcome, ScenarioResult, ScenarioSuite,

@@ -10,7 +10,7 @@ use architect::app::{
     complete_pending_restore, watch_writes,
 };
 use architect::journal::{ForkOptions, JournalError, SessionId};
-use architect::model::pluralize;
+use architect::types::pluralize;
 use architect::view::sanitize;
 use architect::workspace::checkpoint::{
     ChangePatch, ForeignChanges, RestorePlan, SkippedEntry, UnrestorablePath,

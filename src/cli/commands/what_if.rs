@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use architect::app::{ChangedDecision, ProcessEnv, SessionUsage, WhatIfReport, what_if};
-use architect::model::{Decision, pluralize};
+use architect::types::{Decision, pluralize};
 use architect::view::sanitize;
 use architect::workflow::what_if_lanes::LaneComparison;
 use architect::workspace::read_input;

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use architect::app::{ProcessEnv, ResolvedModel, RunInterrupts, RunIo};
 use architect::journal::{DamagePolicy, ForkOptions, LaneFork, SessionHistory};
-use architect::model::pluralize;
 use architect::policy::NoConfirmer;
+use architect::types::pluralize;
 use architect::view::{Reporter, sanitize};
 use architect::workflow::batch::Estimate;
 use architect::workflow::what_if_lanes::{

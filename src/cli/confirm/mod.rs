@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use architect::config::allow_in_user_config;
-use architect::model::CallId;
 use architect::policy::{
     ConfirmationAnswer, ConfirmationRequest, Confirmer, Elicitation, ElicitationAnswer, NoConfirmer,
 };
 use architect::port::EffectContext;
+use architect::types::CallId;
 use architect::view::human::{PauseDrawing, diff_lines};
 use architect::view::sanitize;
 

@@ -11,7 +11,7 @@ use crate::config::keys::UntrustedChange::{AddItems, Lower, Only, RemoveItems, S
 use crate::config::keys::{option, switch};
 use crate::config::text_types::{ConfigName, PathPattern};
 use crate::exec::{HostPattern, NetworkAccess, SandboxMode};
-use crate::model::{TimeSpan, word_enum};
+use crate::types::{TimeSpan, word_enum};
 
 section! {
     /// Commands that the model runs.

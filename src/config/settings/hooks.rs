@@ -6,8 +6,8 @@ use super::timeout;
 use crate::config::key_declaration::{default, given, optional, required, section, table_list};
 use crate::config::settings_reader::SettingsReader;
 use crate::config::text_types::{ConfigName, PathPattern};
-use crate::model::{HookFailurePolicy, TimeSpan, word_enum};
 use crate::port::HookPoint;
+use crate::types::{HookFailurePolicy, TimeSpan, word_enum};
 
 /// The hooks of each point, in the order in which they run.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -10,7 +10,7 @@ use crate::config::keys::{option, switch};
 use crate::config::request_option::{RequestOption, is_header_name, is_reserved_header};
 use crate::config::settings_reader::SettingsReader;
 use crate::config::text_types::{HttpUrl, LongTime, ModelName, SecretText, VariableName};
-use crate::model::{Effort, TimeSpan, Tokens, word_enum};
+use crate::types::{Effort, TimeSpan, Tokens, word_enum};
 
 section! {
     /// Calls of models.

@@ -10,7 +10,7 @@ use crate::config::setting_value::{SettingValue, ValueType};
 use crate::config::settings_reader::SettingsReader;
 use crate::config::text_types::{ConfigName, HttpUrl, ProcessArgument, SecretText, VariableName};
 use crate::config::value_tree::ConfigValue;
-use crate::model::TimeSpan;
+use crate::types::TimeSpan;
 
 section! {
     /// MCP servers.

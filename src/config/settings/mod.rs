@@ -24,7 +24,7 @@ use super::key_declaration::{DefaultValue, Key, default, named_tables, section, 
 use super::keys::UntrustedChange::{Allowed, Lower};
 use super::keys::option;
 use super::text_types::ConfigName;
-use crate::model::{Language, TimeSpan};
+use crate::types::{Language, TimeSpan};
 
 section! {
     /// The settings of one run. They don't change while it lasts.

@@ -9,7 +9,7 @@ use crate::config::key_declaration::{default, optional, section};
 use crate::config::keys::UntrustedChange::{AddItems, Lower, Only, RemoveItems, Stricter};
 use crate::config::keys::option;
 use crate::config::text_types::{ModelName, PathPattern};
-use crate::model::{
+use crate::types::{
     ConfirmMode, Durability, Isolation, MicroUsd, TimeSpan, Tokens, WordEnum, word_enum,
 };
 

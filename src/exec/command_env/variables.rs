@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::model::matches_wildcard;
+use crate::types::matches_wildcard;
 
 /// Variables that are passed: user, languages and time, paths, tool chains, and the description of a run by CI systems.
 /// `*` matches any text. Other variables are passed if the user names them.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
 use self::policy::{NetworkAccess, SandboxMode, SandboxPolicy, SandboxRequirement};
-use crate::model::word_enum;
+use crate::types::word_enum;
 
 #[cfg(target_os = "linux")]
 mod landlock;

@@ -10,7 +10,7 @@ use crate::exec::egress::AllowedHosts;
 use crate::exec::package_caches::PackageCaches;
 use crate::exec::repository::UserGitConfig;
 use crate::exec::stored_path;
-use crate::model::word_enum;
+use crate::types::word_enum;
 use crate::workspace::PathResolver;
 
 /// How commands are confined.

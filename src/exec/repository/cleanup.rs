@@ -11,11 +11,12 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
+use super::ScanRoot;
 use super::git_config::{GitSetting, PlaceValue, format_config, has_word, parse};
 use super::scan::{self, GitItem, GitItemKind, GitItems, ItemContent, is_git_name};
-use super::{ScanRoot, named_folder};
 use crate::exec::confine::policy::resolve_path;
 use crate::exec::protected::absent_paths::{DENIED_SUFFIX, denied_names};
+use crate::workspace::worktree::named_folder;
 
 /// Commands of a rebase list that run no program.
 const HARMLESS_REBASE_COMMANDS: &str = "\

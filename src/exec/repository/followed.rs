@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use super::command_paths::{CommandPaths, expand_home};
 use super::git_config::{Followed, GitSetting, parse};
 use super::git_words::GitWords;
-use super::{MAX_REPOSITORIES, named_folder, read_file};
+use super::{MAX_REPOSITORIES, read_file};
 use crate::workspace::PathResolver;
+use crate::workspace::worktree::named_folder;
 
 /// The configuration of git that belongs to the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,42 +11,42 @@
 //!   the program does ([`finish_interrupted`]), from a record in the state folder.
 
 mod cleanup;
+mod cleanup_record;
 mod command_paths;
+mod config_merge;
 mod followed;
 mod git_config;
 mod git_words;
+mod linked_repository;
 mod new_work_trees;
 mod scan;
+mod watched_root;
 mod watches;
 mod write_watch;
 
-use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-#[cfg(target_os = "linux")]
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, OpenOptionsExt as _};
-use rustix::fs::OFlags;
-use serde::{Deserialize, Serialize};
-use uuid::Uuid;
+use cap_std::fs::Dir;
 
-use self::cleanup::{LinkTargets, RootState};
+use self::cleanup_record::CleanupRecord;
+#[cfg(target_os = "linux")]
+pub(super) use self::cleanup_record::DeferredCleanup;
+pub use self::cleanup_record::{finish_interrupted, new_record_path};
+use self::config_merge::{merge_config, replace_file};
 pub use self::followed::{UserGitConfig, followed_by_git, link_targets_within, with_link_targets};
-use self::git_config::{GitSetting, PlaceValue, parse};
+use self::git_config::PlaceValue;
+use self::linked_repository::{LinkedRepository, in_linked, linked_work_trees, others};
 use self::scan::{FolderRole, GitItems, MAX_CONFIG, ScanDepth, Scanner};
+use self::watched_root::WatchedRoot;
 pub use self::write_watch::WriteWatch;
 use super::confine::SandboxLevel;
 use super::confine::policy::{CopiedFile, LinkedRepositoryAccess, SandboxMode, SandboxPolicy};
 use super::protected::absent_paths::AbsentPaths;
-use super::stored_path;
 use crate::port::lock;
 use crate::workspace::{PathResolver, open_canonical, real_path};
 
@@ -54,21 +54,6 @@ use crate::workspace::{PathResolver, open_canonical, real_path};
 struct ScanRoot {
     dir: Dir,
     path: PathBuf,
-}
-
-/// A root, and the files that git executed or followed there before the first command.
-struct WatchedRoot {
-    root: ScanRoot,
-    place: FolderRole,
-    /// Files that must stay unchanged, where nothing is mounted.
-    exact: Vec<PathBuf>,
-    /// What this program writes among them.
-    own: Vec<PathBuf>,
-    scanner: Scanner,
-    before: GitItems,
-    /// The folders that the items refer to.
-    targets: LinkTargets,
-    private: Vec<PathBuf>,
 }
 
 /// Protects the repositories that commands may write.
@@ -82,45 +67,12 @@ pub(super) struct RepositoryGuard {
     record_file: OnceLock<Option<File>>,
 }
 
-/// The record of a run, in case it is killed.
-#[derive(Serialize, Deserialize)]
-struct CleanupRecord {
-    #[serde(with = "stored_path")]
-    roots: Vec<(PathBuf, FolderRole, Vec<PathBuf>, GitItems)>,
-    /// Paths that commands cannot change.
-    #[serde(with = "stored_path")]
-    mounted: Vec<PathBuf>,
-    /// The folders that the original items refer to, in the order of the roots.
-    #[serde(default)]
-    #[serde(rename = "led", with = "stored_path")]
-    targets: Vec<LinkTargets>,
-    /// Protected paths that did not exist.
-    #[serde(default)]
-    absent: AbsentPaths,
-    /// What this program writes below protected paths.
-    #[serde(default, with = "stored_path")]
-    own: Vec<PathBuf>,
-    /// Folders that commands may write, and that are not scanned.
-    #[serde(default, with = "stored_path")]
-    private: Vec<PathBuf>,
-    /// How deep the roots are searched, in their order.
-    #[serde(default)]
-    depths: Vec<ScanDepth>,
-}
-
 /// The most repositories whose files are mounted; each takes time at the start of a worker.
 const MAX_REPOSITORIES: usize = 100;
 
 /// Folders of dependencies and build outputs, whose repositories change often.
 const DEPENDENCY_FOLDERS: [&str; 6] =
     ["node_modules", "target", ".venv", "venv", "vendor", "build"];
-
-/// The folder for records, in the state folder, with a file for each run.
-const RECORD_FOLDER: &str = "repositories";
-
-/// How often, and at what interval, a configuration locked by git is tried again.
-const LOCK_ATTEMPTS: u32 = 50;
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 impl RepositoryGuard {
     /// Finds the repositories that commands with this policy may write.
@@ -470,52 +422,6 @@ impl Drop for RepositoryGuard {
     }
 }
 
-impl WatchedRoot {
-    /// Records the files that must stay unchanged.
-    fn remember_exact(&mut self, policy: &SandboxPolicy) {
-        let Self { root, exact, own, before, .. } = self;
-        let state = policy.exposed_state();
-        own.extend(
-            state.iter().filter_map(|path| path.strip_prefix(&root.path).ok()).map(Path::to_owned),
-        );
-        let inside = policy.protected.iter().filter_map(|path| path.strip_prefix(&root.path).ok());
-        let inside = inside.filter(|path| !path.as_os_str().is_empty());
-        exact.extend(inside.filter(|path| !before.contains_key(*path)).map(Path::to_owned));
-        // Missing files are handled separately.
-        exact.retain(|path| root.dir.symlink_metadata(path).is_ok());
-        exact.iter().for_each(|path| cleanup::exact_items(&root.dir, path, own, before));
-    }
-
-    fn clean(
-        &mut self,
-        mounted: &[PathBuf],
-        uncovered: &[PathBuf],
-        user: &UserGitConfig,
-    ) -> Vec<String> {
-        let Self { root, place, exact, own, scanner, before, targets: led, private } = self;
-        let (mut now, repositories) = scanner.scan(&root.dir, *place);
-        let work_trees = new_work_trees::work_trees_of(now.keys().chain(&repositories));
-        exact.iter().for_each(|path| cleanup::exact_items(&root.dir, path, own, &mut now));
-        let is_left = |path: &Path| {
-            let path = root.path.join(path);
-            let is_below = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
-            is_below(mounted) && !is_below(uncovered)
-        };
-        let is_repository = |path: &Path| scanner.is_repository(path);
-        let found = RootState {
-            before,
-            led,
-            now: &now,
-            is_read_only: &is_left,
-            is_repository: &is_repository,
-            private,
-        };
-        let mut notices = cleanup::clean_root(root, &found);
-        notices.extend(new_work_trees::rename_followed(root, before, &work_trees, user));
-        notices
-    }
-}
-
 /// Returns the read-only mounts of a policy.
 fn read_only_paths(policy: &SandboxPolicy) -> Vec<PathBuf> {
     let lent = policy.copied.iter().map(|lent| &lent.file);
@@ -537,130 +443,6 @@ fn private_folders(policy: &SandboxPolicy) -> Vec<PathBuf> {
     all.filter_map(|path| links.resolve(path)).collect()
 }
 
-/// Replaces a file in a folder that commands may write, whatever is at its path.
-fn replace_file(temp: &Dir, folder: &Path, content: &[u8]) -> io::Result<()> {
-    temp.create_dir_all(folder)?;
-    let new = folder.join(Uuid::now_v7().simple().to_string());
-    temp.open_with(&new, cap_std::fs::OpenOptions::new().write(true).create_new(true))?
-        .write_all(content)?;
-    temp.rename(&new, temp, folder.join("config"))
-}
-
-/// Writes a configuration as git does: to a lock file first.
-fn merge_config(owner: &Dir, old: &[u8], new: &[u8]) -> io::Result<()> {
-    let mut options = cap_std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    let mut attempt = 0;
-    let mut lock = loop {
-        match owner.open_with("config.lock", &options) {
-            Err(error)
-                if error.kind() == io::ErrorKind::AlreadyExists && attempt < LOCK_ATTEMPTS =>
-            {
-                attempt += 1;
-                std::thread::sleep(LOCK_PAUSE);
-            }
-            opened => break opened?,
-        }
-    };
-    let write = || {
-        if scan::read(owner, Path::new("config"), MAX_CONFIG)? != old {
-            return Err(io::Error::other("it was changed meanwhile"));
-        }
-        lock.write_all(new)?;
-        if let Ok(meta) = owner.metadata("config") {
-            owner.set_permissions("config.lock", meta.permissions())?;
-        }
-        // Renaming would remove the mount on the file from every running command and server.
-        if in_place(owner, old.len(), new).is_ok() {
-            return owner.remove_file("config.lock");
-        }
-        owner.rename("config.lock", owner, "config")
-    };
-    let mut write = write;
-    write().inspect_err(|_| {
-        let _ = owner.remove_file("config.lock");
-    })
-}
-
-/// Overwrites a configuration in place. It is valid at every moment: the surplus is filled with blank lines before it
-/// is cut off.
-fn in_place(owner: &Dir, old: usize, new: &[u8]) -> io::Result<()> {
-    let mut options = cap_std::fs::OpenOptions::new();
-    options.write(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    let mut config = owner.open_with("config", &options)?;
-    let mut padded = new.to_vec();
-    padded.resize(old.max(new.len()), b'\n');
-    config.write_all(&padded)?;
-    config.set_len(new.len() as u64)
-}
-
-/// A repository elsewhere that has the workspace as a work tree.
-enum LinkedRepository {
-    /// The workspace is a linked work tree, with a folder of its own in a repository.
-    WorkTree { own: PathBuf, common: PathBuf },
-    /// The workspace is a submodule.
-    Submodule(PathBuf),
-}
-
-impl LinkedRepository {
-    /// Returns the repository, if it refers back to the workspace: a file in the workspace alone could name any folder.
-    fn detect(workspace: &Path) -> Option<Self> {
-        let file = workspace.join(".git");
-        if !fs::symlink_metadata(&file).ok()?.is_file() {
-            return None;
-        }
-        let own = named_folder(&file, "gitdir: ")?;
-        let workspace = workspace.canonicalize().ok()?;
-        if own.starts_with(&workspace) {
-            return None;
-        }
-        if let Some(common) = named_folder(&own.join("commondir"), "") {
-            let is_known = named_folder(&own.join("gitdir"), "")? == workspace.join(".git");
-            let is_own = own.parent()? == common.join("worktrees");
-            return (is_known && is_own).then_some(Self::WorkTree { own, common });
-        }
-        let config = parse(&read_file(&own.join("config"))?)?;
-        let mut work_trees = config.iter().filter_map(GitSetting::work_tree);
-        let is_known = work_trees
-            .any(|path| own.join(path).canonicalize().is_ok_and(|found| found == workspace));
-        is_known.then_some(Self::Submodule(own))
-    }
-}
-
-/// Returns the existing folder or file that a file of git names after a prefix.
-fn named_folder(path: &Path, prefix: &str) -> Option<PathBuf> {
-    let text = String::from_utf8(read_file(path)?).ok()?;
-    let target = text.strip_prefix(prefix)?.trim_end_matches(['\n', '\r']);
-    path.parent()?.join(target).canonicalize().ok()
-}
-
-/// Returns the paths that git follows in the folder of a linked work tree.
-fn in_linked(own: &Path) -> [PathBuf; 3] {
-    ["commondir", "config.worktree", "gitdir"].map(|name| own.join(name))
-}
-
-/// Returns the folders of other linked work trees in a repository, and the paths of these work trees.
-fn others(common: &Path, own: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let entries = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
-    let linked = entries.map(|entry| entry.path()).filter(|linked| linked != own);
-    let located = linked.filter_map(|linked| {
-        let file = String::from_utf8(read_file(&linked.join("gitdir"))?).ok()?;
-        let work_tree = linked.join(file.trim_end_matches('\n')).parent()?.to_owned();
-        Some((linked, super::confine::policy::resolve_path(&work_tree)?))
-    });
-    located.unzip()
-}
-
-/// Returns the other work trees of the repository of a workspace that is a linked one.
-fn linked_work_trees(workspace: &Path) -> Vec<PathBuf> {
-    let Some(LinkedRepository::WorkTree { own, common }) = LinkedRepository::detect(workspace)
-    else {
-        return Vec::new();
-    };
-    let main = common.file_name().filter(|name| scan::is_git_name(name)).and(common.parent());
-    others(&common, &own).1.into_iter().chain(main.map(Path::to_owned)).collect()
-}
-
 /// Returns the folder to scan for a further writable path, and how deep: if it is no work tree, it may be a cache of any
 /// size.
 fn scan_root_for(path: &Path) -> Option<(PathBuf, FolderRole, ScanDepth)> {
@@ -678,143 +460,6 @@ fn scan_root_for(path: &Path) -> Option<(PathBuf, FolderRole, ScanDepth)> {
 
 fn is_dependency(path: &Path) -> bool {
     path.iter().any(|name| DEPENDENCY_FOLDERS.iter().any(|other| name == *other))
-}
-
-/// The beginning of the name of a record that is not written to its end.
-const UNFINISHED: &str = ".";
-
-fn is_unfinished(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes())
-}
-
-impl CleanupRecord {
-    /// Writes the record, and returns the file, which is locked while open.
-    fn write(&self, path: &Path) -> io::Result<File> {
-        if let Some(folder) = path.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        }
-        // No other process finds it before it is locked and whole.
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let new = path.with_file_name(format!("{UNFINISHED}{name}"));
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        let written = file.try_lock().map_err(io::Error::from);
-        let written = written.and_then(|()| file.write_all(&serde_json::to_vec(self)?));
-        // An earlier record of the run stays.
-        let written = written.and_then(|()| fs::hard_link(&new, path));
-        fs::remove_file(&new)?;
-        written.map(|()| file)
-    }
-
-    /// Does the cleanup of an interrupted run.
-    fn clean_up(self, user: &UserGitConfig, open: impl Fn(&Path) -> Option<Dir>) -> Vec<String> {
-        let Self { roots, mounted, targets: led, absent, own, private, depths } = self;
-        let led = led.into_iter().map(Some).chain(std::iter::repeat(None));
-        let depths = depths.into_iter().chain(std::iter::repeat(ScanDepth::Whole));
-        let watched =
-            roots.into_iter().zip(led).zip(depths).filter_map(|((watched, led), depth)| {
-                let (path, place, exact, before) = watched;
-                let root = ScanRoot { dir: open(&path)?, path };
-                let led = led.unwrap_or_else(|| cleanup::find_targets(&root, &before));
-                let own = own.iter().filter_map(|path| path.strip_prefix(&root.path).ok());
-                let own: Vec<PathBuf> = own.map(Path::to_owned).collect();
-                Some(WatchedRoot {
-                    root,
-                    place,
-                    exact,
-                    own,
-                    scanner: Scanner::new(depth),
-                    before,
-                    targets: led,
-                    private: private.clone(),
-                })
-            });
-        let cleaned = watched.flat_map(|mut watched| watched.clean(&mounted, &[], user));
-        let renamed = absent.rename_created().into_iter().map(|path| {
-            format!("{} is protected; what a command created there was renamed", path.display())
-        });
-        cleaned.chain(renamed).collect()
-    }
-}
-
-/// Returns a path for the record of a new run.
-pub fn new_record_path(state: &Path) -> PathBuf {
-    state.join(RECORD_FOLDER).join(Uuid::now_v7().simple().to_string())
-}
-
-/// Makes harmless what commands of killed runs created for git. Returns a sentence for each change.
-pub fn finish_interrupted(state: &Path, user: impl FnOnce() -> UserGitConfig) -> Vec<String> {
-    let user = LazyCell::new(user);
-    let entries = fs::read_dir(state.join(RECORD_FOLDER)).into_iter().flatten().flatten();
-    let is_whole = |entry: &fs::DirEntry| !is_unfinished(&entry.file_name());
-    let finished = entries.filter(is_whole).flat_map(|entry| {
-        let path = entry.path();
-        let left = File::open(&path).and_then(|file| match file.try_lock() {
-            Ok(()) => serde_json::from_reader::<_, CleanupRecord>(io::BufReader::new(&file))
-                .map(Some)
-                .map_err(Into::into),
-            // The run is still active.
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        });
-        // A command may have put a link in its place meanwhile.
-        let open = |path: &Path| open_canonical(path).ok();
-        let notices = match left {
-            Ok(None) => return Vec::new(),
-            Ok(Some(record)) => record.clean_up(&user, open),
-            // The run has ended meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
-            Err(error) => vec![format!("{} can't be read: {error}", path.display())],
-        };
-        let _ = fs::remove_file(&path);
-        notices
-    });
-    finished.collect()
-}
-
-/// What a supervisor needs to clean up after a killed engine.
-#[cfg(target_os = "linux")]
-pub(super) struct DeferredCleanup {
-    records: Dir,
-    name: OsString,
-    roots: Vec<(PathBuf, Dir)>,
-}
-
-#[cfg(target_os = "linux")]
-impl DeferredCleanup {
-    /// Opens all folders; must be called before mounting.
-    pub(super) fn open(policy: &SandboxPolicy) -> Option<Self> {
-        let marker = policy.record_path.as_ref()?;
-        let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority());
-        let folder = marker.parent()?;
-        // The engine writes its record before the first command.
-        let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        let roots = policy.repositories.iter();
-        let roots = roots.filter_map(|path| Some((path.clone(), open_canonical(path).ok()?)));
-        Some(Self {
-            records: open(folder).ok()?,
-            name: marker.file_name()?.to_owned(),
-            roots: roots.collect(),
-        })
-    }
-
-    /// Does the cleanup that the engine would have done.
-    pub(super) fn run(self) {
-        let Ok(file) = self.records.open(&self.name) else { return };
-        let file = file.into_std();
-        // Another supervisor may be doing it.
-        if file.lock().is_err() || self.records.symlink_metadata(&self.name).is_err() {
-            return;
-        }
-        let record = serde_json::from_reader::<_, CleanupRecord>(io::BufReader::new(&file));
-        if let Ok(record) = record {
-            // The user's configuration stays with the engine: it may hold secrets.
-            record.clean_up(&UserGitConfig::default(), |path| {
-                let (_, dir) = self.roots.iter().find(|(root, _)| root == path)?;
-                dir.try_clone().ok()
-            });
-        }
-        let _ = self.records.remove_file(&self.name);
-    }
 }
 
 /// Reads a regular file, following links. Opening a named pipe would block.

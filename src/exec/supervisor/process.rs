@@ -13,7 +13,6 @@ use super::supervise::timespec;
 use super::worker::SupervisorWorker;
 use super::{Supervisor, create_pipe};
 use crate::exec::command::{CommandEnd, CommandSpec, ExecError};
-use crate::exec::confine::SandboxLevel;
 use crate::port::lock;
 
 /// A long-lived command. Dropping it kills it and everything that it started.
@@ -109,10 +108,5 @@ impl ChildCommand {
                 Some(CommandEnd::Lost)
             }
         }
-    }
-
-    /// Returns the level of confinement.
-    pub fn level(&self) -> SandboxLevel {
-        self.worker.enforced.level
     }
 }

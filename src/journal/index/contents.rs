@@ -14,7 +14,7 @@ use crate::journal::{
     ReplayedRecord, SessionHeader, SessionHistory, SessionStore, StoredContent, StoredRecord,
 };
 use crate::machine::{Authorization, CallPurpose, CheckResult, Event, EventKind, StateKind};
-use crate::model::{
+use crate::types::{
     ConversationItem, MessageOrigin, MicroUsd, Reply, Tokens, ToolResult, Usage, UserMessage,
 };
 

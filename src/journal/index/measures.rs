@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::rows::{FailureRow, StateRow, ToolRow};
 use crate::journal::{ReplayedRecord, SessionHistory, StoredContent, StoredRecord};
 use crate::machine::{Authorization, CallPurpose, Effect, Event, StateKind};
-use crate::model::{CallId, EffectId, RunTime, ToolStatus};
+use crate::types::{CallId, EffectId, RunTime, ToolStatus};
 
 /// The measures of a session. Records that were copied from another session are left out.
 #[derive(Default)]

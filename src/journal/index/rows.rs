@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::journal::{
     EndedRecord, ListedSession, SessionHeader, SessionId, SessionSetup, WallTime,
 };
-use crate::model::{
+use crate::types::{
     ConversationItem, FaultKind, FileAction, MicroUsd, Tokens, ToolStatus, WordEnum as _, word_enum,
 };
 

@@ -12,8 +12,8 @@ use crate::llm::fault::reply_error;
 use crate::llm::wire::{
     ReplyReader, Result, event_kind, parse_json, protocol_fault, truncated_fault,
 };
-use crate::model::{Fault, FaultKind, ReplyFinish, Tokens, Usage};
 use crate::net::sse::SseEvent;
+use crate::types::{Fault, FaultKind, ReplyFinish, Tokens, Usage};
 
 /// Reads a reply.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use super::{Anthropic, thought_binding};
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
 use crate::llm::wire::{Cloud, Encode, RequestFrame, ToolChoice, sendable_parts};
-use crate::model::{
+use crate::types::{
     CallId, Effort, Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
 };
 
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
     use crate::llm::tests::fixtures::{self, EMPTY_FRAME, opaque_part, reply_of};
     use crate::llm::wire::{Wire as _, WireSetup};
-    use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
+    use crate::types::{ConversationItem, MessageOrigin, ToolStatus};
 
     fn wire(uses_cache: bool) -> Anthropic {
         let max_output = Some(Tokens(64_000));

@@ -7,8 +7,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest as _, Sha256};
 
 use super::credentials::Credentials;
-use crate::model::hex;
 use crate::net::{HttpRequest, header};
+use crate::types::hex;
 
 /// What a signature is valid for.
 #[derive(Clone, Copy, Debug)]

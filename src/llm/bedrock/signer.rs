@@ -8,9 +8,9 @@ use super::credentials::{Credentials, CredentialsSource};
 use super::signature::{SigningScope, sign};
 use crate::llm::exchange::RequestSigner;
 use crate::llm::wire::Result;
-use crate::model::{Fault, FaultKind};
 use crate::net::{HeaderName, HeaderValue, HttpRequest, Secrets};
 use crate::port::{CancellationToken, WallClock, lock};
+use crate::types::{Fault, FaultKind};
 
 /// Signs requests to Bedrock.
 pub(in crate::llm) struct BedrockSigner {

@@ -11,9 +11,9 @@ use super::record::RequestRecord;
 use super::recording::{ExchangeEnd, RecordedExchange, Recording};
 use crate::llm::exchange::{HttpTransport, IncomingResponse, ResponseBody};
 use crate::llm::scripted::ScriptPosition;
-use crate::model::{Fault, FaultKind};
 use crate::net::{HeaderMap, HeaderName, HeaderValue, HttpRequest, NetError, Result, Secrets};
 use crate::port::{CancellationToken, Model, ModelCall, ModelRequest};
+use crate::types::{Fault, FaultKind};
 
 /// The action on a request that differs from the recorded one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::machine::ConversationEntry;
-use crate::model::{CallId, ConversationItem};
+use crate::types::{CallId, ConversationItem};
 
 /// The ids in a conversation, and the source of new ones.
 ///
@@ -83,7 +83,7 @@ const MAX_ID_LENGTH: usize = 64;
 mod tests {
     use super::*;
     use crate::machine::EntryId;
-    use crate::model::{
+    use crate::types::{
         Reply, ReplyFinish, ReplyPart, ToolCall, ToolExchange, ToolResult, ToolStatus, Usage,
     };
 

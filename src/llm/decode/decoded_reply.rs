@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::CallIds;
-use crate::model::{
-    OpaqueBlock, Reply, ReplyFinish, ReplyPart, Tokens, ToolArguments, ToolCall, Usage,
-};
 use crate::net::Secrets;
 use crate::port::ReplyDelta;
+use crate::types::{
+    OpaqueBlock, Reply, ReplyFinish, ReplyPart, Tokens, ToolArguments, ToolCall, Usage,
+};
 
 /// A reply as a wire decoded it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::decoded_reply::DecodedPart;
 use crate::llm::wire::Result;
-use crate::model::{Fault, FaultKind, ReplyFinish};
+use crate::types::{Fault, FaultKind, ReplyFinish};
 
 /// The meaning of a finish reason.
 #[derive(Clone, Debug, PartialEq, Eq)]

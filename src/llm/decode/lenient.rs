@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::value::RawValue;
 
-use crate::model::Tokens;
+use crate::types::Tokens;
 
 /// A value whose JSON starts with the byte `FIRST`; `None` for any other value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

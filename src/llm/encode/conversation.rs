@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::machine::{ConversationEntry, EntryId};
-use crate::model::ConversationItem;
+use crate::types::ConversationItem;
 
 /// A role in a conversation. Consecutive parts of a group share a message.
 ///
@@ -138,7 +138,7 @@ impl<'a> MessageWriter<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::MessageOrigin;
+    use crate::types::MessageOrigin;
 
     static USER: MessageGroup =
         MessageGroup { open: "[", between: "|", close: "]", close_with_mark: "*]" };

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::model::{Image, ToolArguments, ToolCall, ToolResult};
+use crate::types::{Image, ToolArguments, ToolCall, ToolResult};
 
 /// Writes text and then a JSON value: `,"name":` and `"grep"`.
 pub(crate) fn field<T: Serialize + ?Sized>(out: &mut Vec<u8>, prefix: &str, value: &T) {

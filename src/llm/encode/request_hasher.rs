@@ -3,8 +3,8 @@
 use sha2::{Digest as _, Sha256};
 
 use super::conversation::EncodedPrefix;
-use crate::model::Sha256Digest;
 use crate::port::RequestDigest;
+use crate::types::Sha256Digest;
 
 /// Hashes requests that begin with the same head. It keeps the hash of the newest conversation, which the next one extends.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::bom::BomSkipper;
+use super::byte_order_mark::BomSkipper;
 use super::transport::{IncomingResponse, ResponseBody};
 use super::wire_model::RequestTarget;
 use crate::llm::bedrock;
@@ -15,11 +15,11 @@ use crate::llm::fault::{self, ApiError};
 use crate::llm::wire::{
     ReplyReader, Result, StreamFraming, parse_json, protocol_fault, push_event,
 };
-use crate::model::{Fault, FaultKind, Reply, RetryAdvice};
 use crate::net::event_stream::{EventStreamError, EventStreamParser};
 use crate::net::sse::{SseError, SseParser};
 use crate::net::{HeaderMap, HttpRequest, Secrets};
 use crate::port::{EffectContext, EffectNotice, ModelCall, ReplyDelta, RequestDigest};
+use crate::types::{Fault, FaultKind, Reply, RetryAdvice};
 
 /// A request, ready to be sent.
 pub(super) struct PreparedModelCall {

@@ -1,6 +1,6 @@
 //! The exchange with a provider, which is the same for all API formats.
 
-mod bom;
+mod byte_order_mark;
 mod call;
 mod prefix_check;
 mod transport;

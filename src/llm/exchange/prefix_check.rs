@@ -59,7 +59,7 @@ fn excerpt_around(bytes: &[u8], at: usize) -> String {
 mod tests {
     use super::*;
     use crate::machine::{CompactionSummary, Conversation, ConversationChange};
-    use crate::model::{
+    use crate::types::{
         ConversationItem, MessageOrigin, Reply, ReplyFinish, ReplyPart, Tokens, Usage,
     };
 

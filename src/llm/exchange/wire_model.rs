@@ -11,9 +11,9 @@ use crate::llm::decode::CallIds;
 use crate::llm::encode::{EncodedConversation, MessageWriter, RequestHasher};
 use crate::llm::wire::{RequestFrame, Result, ToolChoice, Wire};
 use crate::machine::CallPurpose;
-use crate::model::{Fault, FaultKind};
 use crate::net::{HeaderMap, HttpRequest, Method, RequestBody, Secrets};
 use crate::port::{Model, ModelCall, ModelRequest, RequestDigest, ToolSpec};
+use crate::types::{Fault, FaultKind};
 
 /// A model over HTTP. It keeps the encoded conversation and encodes only new entries, which it recognizes by their ids;
 /// so it serves one conversation.
@@ -244,8 +244,8 @@ mod tests {
     use super::*;
     use crate::llm::tests::fixtures::{tool_exchange, wires};
     use crate::machine::{ConversationEntry, EntryId};
-    use crate::model::{ConversationItem, MessageOrigin, ReplyPart, Tokens, ToolCall, ToolStatus};
     use crate::net::{HttpClient, HttpOptions};
+    use crate::types::{ConversationItem, MessageOrigin, ReplyPart, Tokens, ToolCall, ToolStatus};
 
     fn model() -> WireModel {
         let [_, (_, chat), ..] = wires();

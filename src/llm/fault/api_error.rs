@@ -3,7 +3,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::model::FaultKind;
+use crate::types::FaultKind;
 
 /// An error that a provider reports, in an error response or within a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::api_error::{ApiError, is_missing_model, is_unpaired, kind_of_text};
 use super::masking::{excerpt, readable};
-use crate::model::{Fault, FaultKind, RetryAdvice, TimeSpan};
 use crate::net::{HeaderMap, HeaderValue, Secrets, retry_after};
+use crate::types::{Fault, FaultKind, RetryAdvice, TimeSpan};
 
 /// The delay after an overload, unless the provider asks for another one.
 const OVERLOADED_WAIT: TimeSpan = TimeSpan::from_secs(5);
@@ -182,8 +182,8 @@ fn parse_duration(text: &str) -> Option<TimeSpan> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::FaultClass;
     use crate::net::Secret;
+    use crate::types::FaultClass;
 
     fn fault_with(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> Fault {
         let mut map = HeaderMap::new();

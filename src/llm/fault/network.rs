@@ -1,7 +1,7 @@
 //! Classifying network errors.
 
-use crate::model::{Fault, FaultKind, RetryAdvice};
 use crate::net::{ExchangePhase, NetError};
+use crate::types::{Fault, FaultKind, RetryAdvice};
 
 /// Returns the fault of a network error in attempt number `attempt`.
 pub(crate) fn network_fault(error: &NetError, attempt: u32) -> Fault {
@@ -52,7 +52,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::model::FaultClass;
+    use crate::types::FaultClass;
 
     /// Fault L3.
     #[test]

@@ -10,8 +10,8 @@ use crate::llm::fault::{is_error, reply_error};
 use crate::llm::wire::{
     ReplyReader, Result, json_type, parse_json, protocol_fault, truncated_fault,
 };
-use crate::model::{Fault, FaultKind, ReplyFinish, Tokens, Usage};
 use crate::net::sse::SseEvent;
+use crate::types::{Fault, FaultKind, ReplyFinish, Tokens, Usage};
 
 /// Reads a reply.
 #[derive(Debug, Default)]

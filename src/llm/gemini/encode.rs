@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::Gemini;
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::wire::{EffortSetting, Encode, RequestFrame, merge_fields};
-use crate::model::{
+use crate::types::{
     CallId, Effort, Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
 };
 
@@ -219,8 +219,8 @@ mod tests {
     use super::*;
     use crate::llm::tests::fixtures::{self, EMPTY_FRAME, reply_of};
     use crate::llm::wire::WireSetup;
-    use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
     use crate::port::ToolSpec;
+    use crate::types::{ConversationItem, MessageOrigin, ToolStatus};
 
     fn wire(model: &str) -> Gemini {
         Gemini(WireSetup { model: model.to_owned(), ..fixtures::setup("gemini/m") })

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::model_spec::ModelSpec;
 use super::provider::Provider;
-use crate::model::{Effort, LongInputPrice, MicroUsd, Price, Tokens, nearest, nearest_within};
+use crate::types::{Effort, LongInputPrice, MicroUsd, Price, Tokens, nearest, nearest_within};
 use crate::workspace::image::{self, ImageLimits};
 use crate::workspace::read_input;
 

@@ -12,8 +12,8 @@ use crate::llm::fault::{ApiError, classify_stream_error, is_error, reply_error};
 use crate::llm::wire::{
     ReplyReader, Result, json_type, parse_json, protocol_fault, truncated_fault,
 };
-use crate::model::{Fault, FaultKind, ReplyFinish, Usage};
 use crate::net::sse::SseEvent;
+use crate::types::{Fault, FaultKind, ReplyFinish, Usage};
 
 /// Reads a reply.
 #[derive(Debug, Default)]

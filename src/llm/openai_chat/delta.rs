@@ -7,7 +7,7 @@ use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
 
 use crate::llm::decode::{JsonText, List, Object, TextField, TokenCount, TokenDetails};
-use crate::model::{Tokens, Usage};
+use crate::types::{Tokens, Usage};
 
 /// A chunk, or a complete reply.
 #[derive(Default, Deserialize)]

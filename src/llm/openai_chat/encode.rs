@@ -9,7 +9,7 @@ use super::quirks::ReasoningEcho;
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
 use crate::llm::wire::{Encode, RequestFrame};
-use crate::model::{
+use crate::types::{
     CallId, Digest, Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
 };
 
@@ -198,7 +198,7 @@ mod tests {
     use crate::llm::openai_chat::quirks::Quirks;
     use crate::llm::tests::fixtures::{self, EMPTY_FRAME, reply_of};
     use crate::llm::wire::WireSetup;
-    use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
+    use crate::types::{ConversationItem, MessageOrigin, ToolStatus};
 
     fn chat(provider: &str, host: &str) -> Chat {
         let cache_key = Some("session".to_owned());

@@ -7,7 +7,7 @@ use super::item::MessageFrame;
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
 use crate::llm::wire::{Encode, RequestFrame, sendable_parts};
-use crate::model::{Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
+use crate::types::{Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
 
 /// The input is one flat list.
 static ITEM: MessageGroup = MessageGroup { open: "", between: ",", close: "", close_with_mark: "" };
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use crate::llm::tests::fixtures::{self, EMPTY_FRAME, reply_of};
     use crate::llm::wire::WireSetup;
-    use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
+    use crate::types::{ConversationItem, MessageOrigin, ToolStatus};
 
     fn wire(model: &str, host: &str) -> Responses {
         let (model, host) = (model.to_owned(), host.to_owned());

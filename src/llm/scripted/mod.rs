@@ -35,7 +35,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::PlaybackError;
-use crate::model::{FaultKind, Price, RetryAdvice, Tokens};
+use crate::types::{FaultKind, Price, RetryAdvice, Tokens};
 use crate::workspace::read_input;
 
 pub use scripted_model::ScriptedModel;

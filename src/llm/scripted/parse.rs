@@ -7,7 +7,7 @@ use toml::Spanned;
 use super::{Script, ScriptedToolCall, ScriptedTurn};
 use crate::llm::PlaybackError;
 use crate::llm::model_table::PriceRow;
-use crate::model::{ReplyFinish, Tokens};
+use crate::types::{ReplyFinish, Tokens};
 
 /// A script in TOML; in JSON Lines, the line with options.
 #[derive(Default, Deserialize)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::{Script, ScriptPosition, ScriptedTurn, ScriptedUsage};
 use crate::llm::decode::estimate_usage;
 use crate::llm::wire::Result;
-use crate::model::{
+use crate::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta};
+use crate::types::{
     CallId, ConversationItem, Fault, FaultKind, OpaqueBlock, Reply, ReplyFinish, ReplyPart,
     RetryAdvice, TimeSpan, ToolCall, Usage, pluralize,
 };
-use crate::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta};
 
 /// A model that plays a script.
 #[derive(Clone, Debug)]
@@ -175,8 +175,8 @@ mod tests {
 
     use super::*;
     use crate::machine::{CallPurpose, ConversationEntry, EntryId};
-    use crate::model::{MessageOrigin, Tokens};
     use crate::port::{CancellationToken, Sleep};
+    use crate::types::{MessageOrigin, Tokens};
 
     /// A sleep that only counts.
     #[derive(Default)]
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(ids, ["call_0_0", "own"]);
         assert!(matches!(
             reply.calls().last().unwrap().arguments,
-            crate::model::ToolArguments::Truncated { .. }
+            crate::types::ToolArguments::Truncated { .. }
         ));
         assert_eq!((reply.usage.input, reply.usage.is_estimated), (Tokens(100), true));
     }
@@ -247,7 +247,7 @@ mod tests {
         assert!(play(&mut once).0.is_ok());
         let fault = play(&mut once).0.unwrap_err();
         assert_eq!(&*fault.message, "the script s has 1 turn, and the run asks for one more");
-        assert_eq!(fault.class(), crate::model::FaultClass::Fatal);
+        assert_eq!(fault.class(), crate::types::FaultClass::Fatal);
         let mut again = model("repeat = true\n[[turn]]\ncalls = [{ id = \"c\", name = \"t\" }]\n");
         let ids: Vec<_> = (0..2)
             .map(|_| play(&mut again).0.unwrap().calls().next().unwrap().id.to_string())

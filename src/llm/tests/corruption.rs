@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use super::fixtures;
 use crate::llm::decode::DeltaBuffer;
 use crate::llm::wire::Wire;
-use crate::model::Fault;
 use crate::net::sse::{SseError, SseParser};
+use crate::types::Fault;
 
 /// One way to corrupt bytes.
 #[derive(Clone, Debug)]

@@ -7,11 +7,11 @@ use serde_json::json;
 use crate::llm::encode::MessageWriter;
 use crate::llm::wire::{ApiFormat, RequestFrame, ToolChoice, Wire, WireSetup};
 use crate::llm::{anthropic, gemini, openai_chat, openai_responses};
-use crate::model::{
+use crate::port::ToolSpec;
+use crate::types::{
     ConversationItem, Image, ImageType, MessageOrigin, OpaqueBlock, Reply, ReplyFinish, ReplyPart,
     Tokens, ToolCall, ToolExchange, ToolResult, ToolStatus, Usage, UserMessage,
 };
-use crate::port::ToolSpec;
 
 /// A frame with nothing in it.
 pub(in crate::llm) const EMPTY_FRAME: RequestFrame<'static> =

@@ -8,7 +8,7 @@ use super::fixtures::{EMPTY_FRAME, encode_request, setup};
 use crate::llm::Provider;
 use crate::llm::wire::{ApiFormat, EffortSetting, WireSetup};
 use crate::llm::{anthropic, gemini, openai_chat, openai_responses};
-use crate::model::{ConversationItem, Effort, MessageOrigin, Tokens};
+use crate::types::{ConversationItem, Effort, MessageOrigin, Tokens};
 
 /// Returns a request of a format, with these settings.
 pub(super) fn request(format: &ApiFormat, setup: WireSetup) -> Value {

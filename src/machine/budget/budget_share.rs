@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::budget::CLOSING_SHARE;
 use crate::machine::run_context::{BudgetUsage, RunContext};
-use crate::model::{MicroUsd, TimeSpan, Tokens};
+use crate::types::{MicroUsd, TimeSpan, Tokens};
 
 /// What a call that makes model calls of its own may use.
 ///
@@ -55,7 +55,7 @@ impl BudgetShare {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Price, RunLimits, RunRules, RunTime};
+    use crate::types::{Price, RunLimits, RunRules, RunTime};
 
     const PRICE: Price =
         Price { input: 1, output: 1, cached_input: 0, cache_write: 0, long_input: None };

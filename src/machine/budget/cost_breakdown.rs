@@ -3,7 +3,7 @@
 use crate::machine::event::Event;
 use crate::machine::run_context::BudgetUsage;
 use crate::machine::state::StateKind;
-use crate::model::{MicroUsd, Tokens, Usage};
+use crate::types::{MicroUsd, Tokens, Usage};
 
 /// The usage of a run by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

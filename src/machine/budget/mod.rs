@@ -8,7 +8,7 @@ use crate::machine::effect::CallPurpose;
 use crate::machine::event::RequestSize;
 use crate::machine::output::StepBuilder;
 use crate::machine::run_context::RunContext;
-use crate::model::{Fault, MicroUsd, Tokens};
+use crate::types::{Fault, MicroUsd, Tokens};
 
 /// Not even a minimal reply is covered by what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ fn charge_incomplete_call(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{FaultKind, Price, RunLimits, RunRules};
+    use crate::types::{FaultKind, Price, RunLimits, RunRules};
 
     const SIZE: RequestSize = RequestSize {
         estimate: Tokens(800),

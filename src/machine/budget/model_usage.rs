@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::machine::effect::CallPurpose;
 use crate::machine::event::Event;
 use crate::machine::state::State;
-use crate::model::MicroUsd;
+use crate::types::MicroUsd;
 
 /// The calls of a model, and what they cost.
 #[derive(Clone, Debug, PartialEq, Eq)]

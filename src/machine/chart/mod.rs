@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::machine::chart::transition_guards::Guard;
 use crate::machine::event::{Event, EventKind};
 use crate::machine::state::{State, StateKind};
-use crate::model::WordEnum;
+use crate::types::WordEnum;
 
 type Result<T, E = ChartError> = std::result::Result<T, E>;
 

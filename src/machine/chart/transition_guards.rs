@@ -18,7 +18,7 @@ use crate::machine::states::executing::{self, CallState};
 use crate::machine::states::preparing::{self, NextCallPlan};
 use crate::machine::step;
 use crate::machine::stop_reason::CloseReason;
-use crate::model::{Fault, FaultClass, Reply, RunTime, ToolStatus, word_enum};
+use crate::types::{Fault, FaultClass, Reply, RunTime, ToolStatus, word_enum};
 
 word_enum! {
     /// A condition on a transition of the statechart.

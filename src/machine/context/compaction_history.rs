@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::machine::event::RequestSize;
-use crate::model::{RunRules, Tokens};
+use crate::types::{RunRules, Tokens};
 
 /// The compactions of a run so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ impl CompactionHistory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ContextLimits;
+    use crate::types::ContextLimits;
 
     fn size(context: u64) -> RequestSize {
         RequestSize { estimate: Tokens(context), ..RequestSize::default() }

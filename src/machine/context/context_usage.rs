@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{
+use crate::types::{
     ConversationItem, Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolResult, Usage,
 };
 
@@ -178,7 +178,7 @@ fn text_bytes(text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{
+    use crate::types::{
         MessageOrigin, ReplyFinish, ToolCall, ToolExchange, ToolResult, ToolStatus,
     };
 

@@ -1,7 +1,7 @@
 //! The conversation: a typed history, built from the decisions of the machine.
 //!
 //! Its entries hold the invariant of every API format: a tool call and its result are one entry
-//! ([`ToolExchange`](crate::model::ToolExchange)), so that they can't be separated, and the user's messages are never replaced.
+//! ([`ToolExchange`](crate::types::ToolExchange)), so that they can't be separated, and the user's messages are never replaced.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::machine::context::shorten;
 use crate::machine::context::work_record::WorkRecord;
 use crate::machine::effect::{CompactionSummary, ConversationChange};
 use crate::machine::event::RequestSize;
-use crate::model::{ContextLimits, ConversationItem, MessageOrigin, Tokens, Usage};
+use crate::types::{ContextLimits, ConversationItem, MessageOrigin, Tokens, Usage};
 
 /// The history as the model sees it, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -289,7 +289,7 @@ fn is_model_turn(item: &ConversationItem) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{
+    use crate::types::{
         FileAction, FileChange, OpaqueBlock, Reply, ReplyFinish, ReplyPart, ToolCall, ToolExchange,
         ToolResult, ToolStatus,
     };

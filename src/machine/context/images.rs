@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::conversation::{ConversationEntry, EntryId};
-use crate::model::{
+use crate::types::{
     ConversationItem, Digest, Image, ImageBudget, ToolExchange, ToolResult, UserMessage,
 };
 
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::machine::effect::{CompactionSummary, ConversationChange};
     use crate::machine::{Conversation, Machine};
-    use crate::model::{
+    use crate::types::{
         ContextLimits, ImageType, MessageOrigin, Reply, ReplyFinish, ReplyPart, RunRules, Tokens,
         ToolCall, ToolStatus, Usage,
     };

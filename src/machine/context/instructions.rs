@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::machine::stop_reason::CloseReason;
-use crate::model::{ConversationItem, MessageOrigin, UserMessage};
+use crate::types::{ConversationItem, MessageOrigin, UserMessage};
 
 /// Asks for the rest of a reply that the output limit cut off.
 pub(crate) fn continue_reply() -> ConversationItem {

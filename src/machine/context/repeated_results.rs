@@ -2,7 +2,7 @@
 
 use crate::machine::context::conversation::ConversationEntry;
 use crate::machine::context::instructions;
-use crate::model::{ConversationItem, ToolCall, ToolExchange, ToolResult};
+use crate::types::{ConversationItem, ToolCall, ToolExchange, ToolResult};
 
 /// How many of the newest turns are compared.
 const LOOKBACK_TURNS: usize = 16;
@@ -55,7 +55,7 @@ fn turns_ago(entries: &[ConversationEntry], call: &ToolCall, result: &ToolResult
 mod tests {
     use super::*;
     use crate::machine::{Conversation, ConversationChange};
-    use crate::model::{
+    use crate::types::{
         FileAction, FileChange, MessageOrigin, Reply, ReplyFinish, ReplyPart, ToolStatus, Usage,
     };
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::machine::context::conversation::{ConversationEntry, EntryId};
-use crate::model::{ConversationItem, Digest, ToolExchange, ToolResult};
+use crate::types::{ConversationItem, Digest, ToolExchange, ToolResult};
 
 /// The maximum length of the marker for omitted bytes.
 const MAX_MARKER_BYTES: usize = 48;
@@ -80,7 +80,7 @@ fn cut_middle(text: &Arc<str>, longest: usize) -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Reply, ReplyFinish, ReplyPart, ToolCall, ToolStatus, Usage};
+    use crate::types::{Reply, ReplyFinish, ReplyPart, ToolCall, ToolStatus, Usage};
 
     fn entry(id: u64, texts: &[&str]) -> ConversationEntry {
         let ids = (0..texts.len()).map(|index| index.to_string());

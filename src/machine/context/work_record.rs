@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ConversationItem, FileAction, ToolExchange};
+use crate::types::{ConversationItem, FileAction, ToolExchange};
 
 /// What replaces the parts of a conversation that were compacted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -119,7 +119,7 @@ impl WorkRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{
+    use crate::types::{
         FileChange, Reply, ReplyFinish, ReplyPart, ToolCall, ToolResult, ToolStatus, Usage,
     };
 

@@ -10,7 +10,7 @@ use crate::machine::effect::{CallPurpose, Effect, EffectKind, MachineNote};
 use crate::machine::event::RequestSize;
 use crate::machine::output::StepBuilder;
 use crate::machine::run_context::RunContext;
-use crate::model::{EffectId, Fault, FaultKind, RunTime, TimeSpan, Tokens};
+use crate::types::{EffectId, Fault, FaultKind, RunTime, TimeSpan, Tokens};
 
 /// The progress of a model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -117,7 +117,7 @@ impl CallAttempt {
 mod tests {
     use super::*;
     use crate::machine::{Step, start};
-    use crate::model::{ConversationItem, MessageOrigin, OutputLimits, RunRules};
+    use crate::types::{ConversationItem, MessageOrigin, OutputLimits, RunRules};
 
     fn run() -> Box<RunContext> {
         let output = OutputLimits { model_limit: Tokens(40), ..OutputLimits::default() };

@@ -4,7 +4,7 @@ use crate::machine::budget;
 use crate::machine::effect::CallPurpose;
 use crate::machine::event::RequestSize;
 use crate::machine::run_context::RunContext;
-use crate::model::Fault;
+use crate::types::Fault;
 
 /// What follows for a call whose model is out of reach, when its retries are used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) fn decide(run: &RunContext, size: &RequestSize, fault: &Fault) -> Fal
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{FaultKind, MicroUsd, ModelRules, Price, RunLimits, RunRules, Tokens};
+    use crate::types::{FaultKind, MicroUsd, ModelRules, Price, RunLimits, RunRules, Tokens};
 
     fn run(prices: &[u64], budget: u64) -> Box<RunContext> {
         let model = |price: &u64| ModelRules {

@@ -1,7 +1,7 @@
 //! Whether a failed call is retried, and after which wait.
 
 use crate::machine::run_context::RunContext;
-use crate::model::{Fault, FaultClass, RunTime, TimeSpan};
+use crate::types::{Fault, FaultClass, RunTime, TimeSpan};
 
 /// What follows from a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    use crate::model::{EffectId, FaultKind, RetryBackoff, RunRules};
+    use crate::types::{EffectId, FaultKind, RetryBackoff, RunRules};
 
     fn run(seed: u64) -> Box<RunContext> {
         RunContext::new(RunRules { seed, ..RunRules::default() })

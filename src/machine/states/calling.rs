@@ -21,7 +21,7 @@ use crate::machine::states::done::Done;
 use crate::machine::states::executing::Executing;
 use crate::machine::states::preparing::Preparing;
 use crate::machine::stop_reason::{CloseReason, StopReason};
-use crate::model::{
+use crate::types::{
     CallAccess, ConversationItem, EffectId, Fault, FaultKind, MessageOrigin, Reply, ReplyFinish,
     ReplyPart, RunTime, Tokens, ToolArguments, UnknownFinishPolicy,
 };
@@ -432,7 +432,7 @@ mod tests {
     use crate::machine::ConversationChange;
     use crate::machine::event::Event;
     use crate::machine::step;
-    use crate::model::{CountLimits, RunLimits, RunRules, TimeSpan, ToolCall, Usage};
+    use crate::types::{CountLimits, RunLimits, RunRules, TimeSpan, ToolCall, Usage};
 
     fn run() -> Box<RunContext> {
         RunContext::new(RunRules::default())

@@ -18,7 +18,7 @@ use crate::machine::run_context::RunContext;
 use crate::machine::state::State;
 use crate::machine::states::done::Done;
 use crate::machine::stop_reason::{CloseReason, StopReason};
-use crate::model::{ConversationItem, EffectId, Fault, Reply, RunTime, Tokens};
+use crate::types::{ConversationItem, EffectId, Fault, Reply, RunTime, Tokens};
 
 /// The run is closing. There is at most one closing call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
     use crate::machine::event::Event;
     use crate::machine::step;
-    use crate::model::{
+    use crate::types::{
         ContextLimits, Fault, FaultKind, ReplyFinish, ReplyPart, RunLimits, RunRules, TimeSpan,
         ToolCall, Usage,
     };

@@ -12,7 +12,7 @@ use crate::machine::output::{Step, StepBuilder};
 use crate::machine::run_context::RunContext;
 use crate::machine::state::State;
 use crate::machine::states::preparing::Preparing;
-use crate::model::{Fault, Reply, ReplyFinish, Tokens};
+use crate::types::{Fault, Reply, ReplyFinish, Tokens};
 
 /// The model is asked for a summary.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -156,7 +156,7 @@ fn finish_compaction(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ReplyPart, RunRules, ToolCall, Usage};
+    use crate::types::{ReplyPart, RunRules, ToolCall, Usage};
 
     #[test]
     fn only_a_complete_text_without_calls_is_a_summary() {

@@ -17,7 +17,7 @@ use crate::machine::states::preparing::Preparing;
 use crate::machine::stop_reason::StopReason;
 use crate::machine::tool_calls::loop_detection::TurnRepetition;
 use crate::machine::tool_calls::scheduling::{self, SchedulingState};
-use crate::model::{
+use crate::types::{
     CallAccess, ConversationItem, EffectId, Reply, RunRules, RunTime, Signal, ToolArguments,
     ToolCall, ToolExchange, ToolResult, ToolStatus,
 };
@@ -368,7 +368,7 @@ mod tests {
     use crate::machine::ConversationChange;
     use crate::machine::event::Event;
     use crate::machine::step;
-    use crate::model::{
+    use crate::types::{
         LoopDetection, MicroUsd, ReplyFinish, ReplyPart, RunLimits, TimeSpan, Tokens, Usage,
     };
 

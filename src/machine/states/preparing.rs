@@ -16,7 +16,7 @@ use crate::machine::states::calling::Calling;
 use crate::machine::states::closing::Closing;
 use crate::machine::states::compacting::Compacting;
 use crate::machine::stop_reason::CloseReason;
-use crate::model::{EffectId, MessageOrigin, RunTime, Tokens, UserMessage};
+use crate::types::{EffectId, MessageOrigin, RunTime, Tokens, UserMessage};
 
 /// The next model call is being prepared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -156,7 +156,7 @@ mod tests {
     use crate::machine::effect::NoFinalSummary;
     use crate::machine::event::Event;
     use crate::machine::tool_calls::loop_detection::TurnRepetition;
-    use crate::model::{
+    use crate::types::{
         ContextLimits, ConversationItem, Digest, LimitBaseline, LoopDetection, RunLimits, RunRules,
         TimeSpan,
     };

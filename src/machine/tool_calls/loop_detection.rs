@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Digest, ToolCall, ToolResult};
+use crate::types::{Digest, ToolCall, ToolResult};
 
 /// The newest turns and how often they repeat.
 ///
@@ -46,7 +46,7 @@ impl TurnRepetition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ToolStatus;
+    use crate::types::ToolStatus;
 
     fn times(turns: &str) -> u32 {
         let mut repeats = TurnRepetition::default();

@@ -3,7 +3,7 @@
 //! A call may start once every earlier call that conflicts with it is complete, and while fewer calls than allowed are
 //! running. Calls without conflicts run concurrently; an exclusive call runs alone.
 
-use crate::model::CallAccess;
+use crate::types::CallAccess;
 
 /// The progress of a call, as far as it affects the order of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,12 +17,12 @@ use super::connection::{Channel, ReplyDeadline, ServerShutdown};
 use super::error::{Result, ServerError};
 use super::message::{RpcRequest, ServerMessage, cancel_notification};
 use super::protocol_mode::STATELESS_VERSION;
-use crate::model::strip_terminal_codes;
 use crate::net::{
     Endpoint, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions, HttpRequest,
     HttpResponse, Method, NetError, RequestBody, Secret, header,
 };
 use crate::port::{CancelRegistration, CancellationToken, lock};
+use crate::types::strip_terminal_codes;
 
 pub(super) use mirrored_arguments::{MirroredArgument, mirrored_arguments};
 pub(super) use oauth::TokenSource;

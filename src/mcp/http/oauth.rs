@@ -19,12 +19,12 @@ use super::{ExchangeWatch, shorten};
 use crate::mcp::connection::ReplyDeadline;
 use crate::mcp::error::{Result, ServerError};
 use crate::mcp::settings::ClientCredentials;
-use crate::model::strip_terminal_codes;
 use crate::net::{
     Endpoint, HeaderMap, HeaderValue, HttpClient, HttpRequest, Method, NetError, RequestBody,
     Secret, Secrets, header,
 };
 use crate::port::lock;
+use crate::types::strip_terminal_codes;
 
 /// The access tokens for a server.
 pub(in crate::mcp) struct TokenSource {

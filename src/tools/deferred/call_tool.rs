@@ -11,14 +11,14 @@ use serde_json::{Map, Value, json};
 
 use super::{CALL_TOOL, DeferredTool, SEARCH_TOOLS};
 use crate::machine::ConversationEntry;
-use crate::model::{
-    ConversationItem, Fault, Reply, ReplyPart, ToolArguments, ToolCall, ToolExchange, nearest,
-};
 use crate::port::{
     EffectContext, Model, ModelCall, ModelRequest, ReplyDelta, RequestDigest, ToolSpec,
 };
 use crate::tools::schema;
 use crate::tools::tool::{Tool, ToolInvocation};
+use crate::types::{
+    ConversationItem, Fault, Reply, ReplyPart, ToolArguments, ToolCall, ToolExchange, nearest,
+};
 
 /// The arguments from the model, for their schema.
 #[derive(Deserialize, JsonSchema)]

@@ -8,11 +8,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{CALL_TOOL, DeferredTool, SEARCH_TOOLS};
-use crate::model::CallAccess;
 use crate::policy::CallKind;
 use crate::tools::calls::build_tool;
 use crate::tools::read_output::page_bytes;
 use crate::tools::tool::{CallContext, Tool, ToolInvocation, ToolOutput};
+use crate::types::CallAccess;
 
 /// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

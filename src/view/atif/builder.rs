@@ -7,7 +7,7 @@ use super::{
     TrajectoryObservation, TrajectoryResult, TrajectoryStep, TrajectoryTotals,
 };
 use crate::machine::{CallState, EntryId, Event, Executing, Machine, MachineOutput, State};
-use crate::model::{
+use crate::types::{
     ConversationItem, MessageOrigin, MicroUsd, OpaqueBlock, Reply, ReplyPart, ToolCall, ToolResult,
 };
 use crate::view::trace::new_entries;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{StepSource, Trajectory, TrajectoryMetrics, TrajectoryStep};
 use crate::machine::{CallPurpose, StateKind, StopReason};
-use crate::model::{
+use crate::types::{
     CallId, MessageOrigin, MicroUsd, ReplyFinish, RunTime, TimeSpan, Tokens, ToolStatus, WordEnum,
 };
 use crate::view::trace::{

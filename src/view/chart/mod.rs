@@ -10,7 +10,7 @@ mod models;
 mod scxml;
 
 use crate::machine::chart::{self, Chart, ChartError, ChartState, ChartTransition};
-use crate::model::word_enum;
+use crate::types::word_enum;
 
 word_enum! {
     /// A format of the statechart.

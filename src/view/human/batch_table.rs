@@ -11,11 +11,11 @@ use super::color::{DIM, Painter};
 use super::human_log::{LogStyle, PauseDrawing};
 use super::live_status::{FRAMES, LiveArea, dollars, fit, minutes, short, width};
 use super::terminal_screen::{DrawCommand, TerminalScreen, TerminalView};
-use crate::model::{CallId, Language, MicroUsd, RunTime, TimeSpan, Tokens};
 use crate::port::{Clock, Disconnected, lock};
+use crate::types::{CallId, Language, MicroUsd, RunTime, TimeSpan, Tokens};
 use crate::view::background_writer::{BackgroundWriter, OutputError};
 use crate::view::catalogue::text;
-use crate::view::public::{PublicEvent, PublicEventKind};
+use crate::view::public_events::{PublicEvent, PublicEventKind};
 use crate::view::sanitize;
 use crate::view::sink::{LiveEvent, ReportSink};
 
@@ -406,8 +406,8 @@ mod tests {
 
     use super::*;
     use crate::machine::{CallPurpose, RunStatus, StopReason};
-    use crate::model::{EffectId, ToolStatus};
-    use crate::view::public::{AgentEnd, ApiCallStart, ToolCallEnd, ToolCallStart};
+    use crate::types::{EffectId, ToolStatus};
+    use crate::view::public_events::{AgentEnd, ApiCallStart, ToolCallEnd, ToolCallStart};
 
     #[derive(Default)]
     struct SetClock(AtomicU64);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::model::CallId;
+use crate::types::CallId;
 
 /// The tool calls whose lines are not all written.
 ///

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::model::Language;
 use crate::tools::{CallArguments, CallSummary, Subject, SummaryDetail, describe};
+use crate::types::Language;
 use crate::view::catalogue::text;
-use crate::view::public::ToolCallStart;
+use crate::view::public_events::ToolCallStart;
 use crate::view::sanitize;
 
 /// The maximum length of a command, a pattern or other arguments, in characters.

@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 
-use crate::model::word_enum;
+use crate::types::word_enum;
 
 word_enum! {
     /// When the log has colors.

@@ -12,12 +12,12 @@ use super::diff::diff_lines;
 use super::live_status::LiveStatus;
 use super::terminal_screen::{DrawCommand, TerminalScreen, TerminalView};
 use crate::machine::{RunStatus, StopReason};
-use crate::model::{CallId, Language, TimeSpan, Tokens, ToolStatus};
 use crate::port::{Clock, Disconnected, HookOutcome, lock};
 use crate::tools::ShownDiffs;
+use crate::types::{CallId, Language, TimeSpan, Tokens, ToolStatus};
 use crate::view::background_writer::{BackgroundWriter, OutputError, PlainTarget, WriteQueue};
 use crate::view::catalogue::{MAX_DETAIL, text};
-use crate::view::public::{
+use crate::view::public_events::{
     ApiCallEnd, CallOutcome, HookComplete, LimitAction, PublicEvent, PublicEventKind, RetryCause,
     Severity, ToolCallEnd, ToolCallStart,
 };

@@ -6,10 +6,10 @@
 use std::sync::{Arc, Mutex};
 
 use super::color::{DIM, Painter, WARNING};
-use crate::model::{
+use crate::port::{Clock, lock};
+use crate::types::{
     CallId, EffectId, Language, MicroUsd, RunLimits, RunTime, TimeSpan, Tokens, Usage,
 };
-use crate::port::{Clock, lock};
 use crate::view::catalogue::text;
 use crate::view::sanitize;
 use crate::view::sink::ServerState;

@@ -253,8 +253,8 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::model::{Language, RunTime};
     use crate::port::{Clock, lock};
+    use crate::types::{Language, RunTime};
     use crate::view::human::color::Painter;
     use crate::view::human::live_status::LiveStatus;
 

@@ -10,8 +10,8 @@ use serde_json::json;
 use super::ids::{TraceIdGenerator, TraceParent};
 use super::span::{OtelSpan, SpanKind};
 use crate::machine::RunStatus;
-use crate::model::{CallId, EffectId, MicroUsd, ReplyFinish, Tokens, ToolStatus, Usage};
-use crate::view::public::{
+use crate::types::{CallId, EffectId, MicroUsd, ReplyFinish, Tokens, ToolStatus, Usage};
+use crate::view::public_events::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, PublicEvent, PublicEventKind,
     SubagentCall, ToolCallEnd, ToolCallStart,
 };

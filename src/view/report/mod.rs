@@ -3,7 +3,7 @@
 //! All text of a user, a model or a tool is escaped for its format: it can neither become a table row, a heading, a
 //! link or a mention, nor run.
 
-use crate::model::word_enum;
+use crate::types::word_enum;
 
 mod html;
 mod inert_markdown;

@@ -2,7 +2,7 @@
 
 use super::RunReport;
 use crate::machine::{RunStatus, StopReason};
-use crate::model::{FileChange, MicroUsd, pluralize};
+use crate::types::{FileChange, MicroUsd, pluralize};
 use crate::view::CostSource;
 use crate::view::result::{DeniedCall, ModelUsed, ToolUsed};
 use crate::view::sanitize;

@@ -1,7 +1,7 @@
 //! The files that a run changed, each once, with the net change.
 
-use crate::model::FileAction::{Created, Deleted, Modified};
-use crate::model::FileChange;
+use crate::types::FileAction::{Created, Deleted, Modified};
+use crate::types::FileChange;
 
 /// The changed files, in the order in which they were first changed; each with whether it still counts: nothing is
 /// left of one that was created and deleted.
@@ -31,7 +31,7 @@ impl ChangedFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::FileAction;
+    use crate::types::FileAction;
 
     fn changed_actions(actions: &[FileAction]) -> Vec<FileAction> {
         let mut files = ChangedFiles::default();

@@ -10,9 +10,11 @@ use serde_json::{Map, Value};
 
 use super::changed_files::ChangedFiles;
 use crate::machine::{RunStatus, StopReason};
-use crate::model::{Effort, FileAction, FileChange, MicroUsd, Sha256Digest, TimeSpan, Usage};
+use crate::types::{Effort, FileAction, FileChange, MicroUsd, Sha256Digest, TimeSpan, Usage};
 use crate::view::CostSource;
-use crate::view::public::{SCHEMA, StopReasonName, TokenUsage, dollars, millis, reason, seconds};
+use crate::view::public_events::{
+    SCHEMA, StopReasonName, TokenUsage, dollars, millis, reason, seconds,
+};
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

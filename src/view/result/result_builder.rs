@@ -8,9 +8,11 @@ use serde_json::Value;
 use super::changed_files::ChangedFiles;
 use super::{DeniedCall, ModelUsed, RunCosts, RunResult, ToolUsed};
 use crate::machine::{ModelUsage, StopReason};
-use crate::model::{CallId, MicroUsd, TimeSpan, ToolStatus, Usage};
+use crate::types::{CallId, MicroUsd, TimeSpan, ToolStatus, Usage};
 use crate::view::human::call_summary::summarize_call;
-use crate::view::public::{AgentEnd, PublicEvent, PublicEventKind, ToolCallEnd, ToolCallStart};
+use crate::view::public_events::{
+    AgentEnd, PublicEvent, PublicEventKind, ToolCallEnd, ToolCallStart,
+};
 use crate::view::tool_failure::failure_line;
 use crate::view::{CostSource, Language, RunInfo, sanitize};
 
@@ -99,11 +101,6 @@ impl RunResultBuilder {
             PublicEventKind::AgentEnd(end) => self.end = Some(end.clone()),
             _ => {}
         }
-    }
-
-    /// Returns whether the run has ended.
-    pub fn has_ended(&self) -> bool {
-        self.end.is_some()
     }
 
     /// Returns the result. A run without an end has broken down for this reason.

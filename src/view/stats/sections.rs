@@ -1,7 +1,7 @@
 //! The tables of the statistics, as text.
 
 use super::{Ranks, Statistics, StepTotal, rate};
-use crate::model::{TimeSpan, pluralize};
+use crate::types::{TimeSpan, pluralize};
 use crate::view::sanitize;
 
 /// A table, with its bars on a page.

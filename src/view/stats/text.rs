@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::Statistics;
 use super::sections::{StatisticsSection, headline, key_figures, sections};
+use crate::view::in_columns;
 
 /// Returns the key figures and the tables.
 pub(super) fn render(statistics: &Statistics) -> String {
@@ -12,11 +13,10 @@ pub(super) fn render(statistics: &Statistics) -> String {
         return text;
     }
     let figures = key_figures(statistics);
-    let width = figures.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    let figures: Vec<_> =
+        figures.into_iter().map(|(name, value)| [name.to_owned(), value]).collect();
     text.push('\n');
-    for (name, value) in figures {
-        let _ = writeln!(text, "{name:<width$}  {value}");
-    }
+    text.push_str(&in_columns(&figures, |_| false));
     for section in sections(statistics) {
         let _ = writeln!(text, "\n{}", section.title);
         text.push_str(&table(&section));
@@ -28,20 +28,6 @@ pub(super) fn render(statistics: &Statistics) -> String {
 fn table(section: &StatisticsSection) -> String {
     let header: Vec<String> = section.header.iter().map(|name| (*name).to_owned()).collect();
     let lines: Vec<&Vec<String>> = [&header].into_iter().chain(&section.rows).collect();
-    let width = |column: usize| {
-        lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    let mut text = String::new();
-    for line in lines {
-        let cells =
-            line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
-                match column < section.names {
-                    true => format!("{cell:<width$}"),
-                    false => format!("{cell:>width$}"),
-                }
-            });
-        let _ = writeln!(text, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
-    text
+    let table = in_columns(&lines, |column| column >= section.names);
+    table.lines().fold(String::new(), |text, line| text + "  " + line + "\n")
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::messages::TraceMessage;
 use super::timeline::{CallEnd, CallSpan, SpanUsage};
 use super::turn::TurnCall;
-use crate::model::{Decision, FileChange, TimeSpan, ToolStatus, pluralize};
+use crate::types::{Decision, FileChange, TimeSpan, ToolStatus, pluralize};
 use crate::view::page::{file_change, patch};
 use crate::view::sanitize;
 

@@ -8,7 +8,7 @@ use super::Trace;
 use super::time_account::add;
 use crate::machine::StateKind;
 use crate::machine::chart::Chart;
-use crate::model::TimeSpan;
+use crate::types::TimeSpan;
 
 /// A point of the drawing, or a vector.
 #[derive(Clone, Copy)]

@@ -9,7 +9,7 @@ use super::moment;
 use crate::machine::{
     CallState, ConversationEntry, EntryId, Executing, Machine, MachineNote, MachineOutput, State,
 };
-use crate::model::{
+use crate::types::{
     CallId, ConversationItem, MessageOrigin, Reply, RunTime, ToolCall, ToolResult, ToolStatus,
 };
 

@@ -28,8 +28,8 @@ pub use timeline::{CallEnd, CallSpan, SpanUsage, SubagentSpan, ToolSpan};
 pub use tracer::{RecordContent, TraceStep, Tracer};
 
 use crate::machine::{StateKind, StopReason};
-use crate::model::{CallId, MicroUsd, RunTime, TimeSpan, Tokens};
-use crate::view::public::{StopReasonName, dollars, millis, reason};
+use crate::types::{CallId, MicroUsd, RunTime, TimeSpan, Tokens};
+use crate::view::public_events::{StopReasonName, dollars, millis, reason};
 
 /// The session of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]

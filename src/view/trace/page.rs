@@ -12,7 +12,7 @@ use super::turn::turns;
 use super::usage_chart::percent;
 use super::{StepChange, Trace, chart, usage_chart, waterfall};
 use crate::machine::{RunStatus, StopReason};
-use crate::model::{MessageOrigin, TimeSpan, pluralize};
+use crate::types::{MessageOrigin, TimeSpan, pluralize};
 use crate::view::page::{PageFrame, facts, file_change, section, step_changes};
 use crate::view::sanitize;
 

@@ -1,7 +1,7 @@
 //! The phases within a state.
 
 use crate::machine::{CallState, Machine, State, StateKind};
-use crate::model::word_enum;
+use crate::types::word_enum;
 
 word_enum! {
     /// What time was spent on.

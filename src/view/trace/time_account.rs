@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::phase::TracePhase;
 use crate::machine::StateKind;
-use crate::model::TimeSpan;
 use crate::port::CallTiming;
-use crate::view::public::millis;
+use crate::types::TimeSpan;
+use crate::view::public_events::millis;
 
 /// The time in one state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

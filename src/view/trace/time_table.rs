@@ -1,10 +1,8 @@
 //! The time by state as lines for a terminal.
 
-use std::fmt::Write as _;
-
 use super::{CallEnd, PhaseTime, Trace, TracePhase};
-use crate::model::{TimeSpan, pluralize};
-use crate::view::sanitize;
+use crate::types::{TimeSpan, pluralize};
+use crate::view::{in_columns, sanitize};
 
 /// Returns the table: each state, and its phases below it.
 pub(super) fn render(trace: &Trace) -> String {
@@ -15,13 +13,7 @@ pub(super) fn render(trace: &Trace) -> String {
     }
     let share = percent_of_time(trace.duration, trace.duration);
     rows.push(["total".to_owned(), String::new(), trace.duration.to_string(), share]);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let [w, x, y, z] = [0, 1, 2, 3].map(|column| width(column).unwrap_or(0));
-    let mut text = headline(trace);
-    for [name, visits, time, share] in &rows {
-        let _ = writeln!(text, "{name:<w$}  {visits:>x$}  {time:>y$}  {share:>z$}");
-    }
-    text
+    headline(trace) + &in_columns(&rows, |column| column > 0)
 }
 
 /// Returns the rows of the table: for each state, and below it for each of its phases, the name, visits, time and share.

@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use super::moment;
 use crate::machine::{Authorization, CallPurpose, Effect, Event, Machine, MachineOutput, State};
-use crate::model::{
+use crate::port::CallTiming;
+use crate::types::{
     CallId, Decision, EffectId, FileChange, MicroUsd, ReplyFinish, RunTime, TimeSpan, ToolStatus,
     Usage,
 };
-use crate::port::CallTiming;
-use crate::view::public::{decision_of, dollars, message_count, millis};
+use crate::view::public_events::{decision_of, dollars, message_count, millis};
 
 /// A request to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

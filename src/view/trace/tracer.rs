@@ -6,8 +6,8 @@ use super::time_account::TimeAccount;
 use super::timeline::{CallEnd, Timeline};
 use super::{Trace, TraceSubject};
 use crate::machine::{Event, Machine, MachineOutput, StateKind};
-use crate::model::{RunTime, TimeSpan};
 use crate::port::CallTiming;
+use crate::types::{RunTime, TimeSpan};
 
 /// A record of a session, with the state before it and the machine after it.
 #[derive(Clone, Copy, Debug)]

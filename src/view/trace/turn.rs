@@ -6,7 +6,7 @@ use super::messages::{Speaker, TraceMessage};
 use super::timeline::{CallEnd, CallSpan, ToolSpan};
 use super::{StepChange, SubagentTrace, Trace};
 use crate::machine::CallPurpose;
-use crate::model::{CallId, MicroUsd, RunTime, ToolStatus};
+use crate::types::{CallId, MicroUsd, RunTime, ToolStatus};
 
 /// A request with its retries, and the tool calls of its reply.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::Trace;
 use super::timeline::{CallEnd, SpanUsage};
-use crate::model::{MicroUsd, RunTime};
+use crate::types::{MicroUsd, RunTime};
 
 /// The most columns; of more replies, each column has several.
 const MAX_COLUMNS: usize = 200;

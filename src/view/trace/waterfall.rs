@@ -12,7 +12,7 @@ use super::timeline::{CallEnd, CallSpan};
 use super::turn::{Turn, TurnCall};
 use super::{SubagentTrace, Trace, turn};
 use crate::machine::CallPurpose;
-use crate::model::{Language, RunTime, TimeSpan, ToolStatus, pluralize};
+use crate::types::{Language, RunTime, TimeSpan, ToolStatus, pluralize};
 use crate::view::human::call_summary::summarize_call;
 use crate::view::page::{file_change, patch};
 use crate::view::sanitize;

@@ -19,8 +19,8 @@ use super::open_files::limit_by_open_files;
 use super::results::lost_result;
 use crate::app::{ProcessEnv, RunInterrupts};
 use crate::journal::SessionStore;
-use crate::model::{Signal, TimeSpan};
 use crate::port::{CancellationToken, lock, panic_message, unique_id};
+use crate::types::{Signal, TimeSpan};
 
 /// What running the cells of a batch needs.
 pub struct BatchRun<'a> {

@@ -21,9 +21,9 @@ use crate::app::{
 use crate::config::{Config, ModelName, run_rules};
 use crate::journal::{DamagePolicy, JournalError, SessionStore};
 use crate::machine::{CloseReason, RunStatus, StopReason};
-use crate::model::FaultKind;
 use crate::net::MaskingWriter;
 use crate::policy::NoConfirmer;
+use crate::types::FaultKind;
 use crate::view::{
     CostSource, JsonFormat, JsonSink, OptionalSink, ReportSink, Reporter, RunInfo, RunResult,
 };
@@ -182,7 +182,7 @@ impl CellRunner<'_> {
                 CellEnd::Interrupted
             }
             Err(CellError::File(error)) => CellEnd::NotStored(error.to_string()),
-            Err(CellError::App(AppError::Journal(error @ JournalError::Io { .. }))) => {
+            Err(CellError::App(AppError::Journal(error @ JournalError::Io(_)))) => {
                 CellEnd::NotStored(error.to_string())
             }
             Err(error) => {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::manifest_file::{ManifestEntry, ManifestField, ReadEntry, read_entries};
 use super::manifest_settings::flatten_settings;
 use crate::exec::{resolve_path, resolve_within};
-use crate::model::{did_you_mean, nearest};
+use crate::types::{did_you_mean, nearest};
 
 /// What stands for the prompt of the task in the prompt of a variant.
 const PROMPT_PLACEHOLDER: &str = "{{prompt}}";

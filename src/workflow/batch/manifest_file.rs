@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::manifest::ManifestText;
-use crate::model::{did_you_mean, nearest};
+use crate::types::{did_you_mean, nearest};
 
 /// An entry of a manifest: a task or a variant.
 pub(in crate::workflow) struct ManifestEntry {

@@ -12,7 +12,7 @@ use super::folder::{BatchFileError, BatchFolder};
 use super::results::{BatchResults, CellFigures, CellRow, CellStatus, ChangeEvaluation};
 use super::statistics::Estimate;
 use crate::machine::RunStatus;
-use crate::model::pluralize;
+use crate::types::pluralize;
 use crate::view::report::{ReportTable, TableReport, TableRow};
 use crate::view::sanitize;
 use crate::view::sanitize::xml_text;

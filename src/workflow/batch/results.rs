@@ -11,7 +11,7 @@ use super::cell::BatchCell;
 use super::coordination::Coordinator;
 use super::folder::{BatchFileError, BatchFolder};
 use super::manifest::TaskWorkspace;
-use crate::model::{pluralize, word_enum};
+use crate::types::{pluralize, word_enum};
 use crate::view::{RunResult, jsonl, sanitize};
 use crate::workflow::self_eval::Evaluation;
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::model::word_enum;
+use crate::types::word_enum;
 
 /// A comparison of two texts, in which `{{steps.NAME.output}}` stands for the answer of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -13,8 +13,8 @@ use thiserror::Error;
 use super::history::EventDetail;
 use super::machine::{Program, StepEvent};
 use crate::journal::{WallTime, seal, verify_seal};
-use crate::model::Durability;
-use crate::workspace::lock_within;
+use crate::types::Durability;
+use crate::workspace::{IoContext, IoError, lock_within};
 
 /// The name of the journal in the folder of a workflow.
 const FILE_NAME: &str = "workflow.jsonl";
@@ -72,15 +72,8 @@ pub enum WorkflowJournalError {
         line: usize,
     },
     /// It can't be read or written.
-    #[error("could not {operation} {}: {source}", path.display())]
-    Io {
-        /// The operation.
-        operation: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
 }
 
 type Result<T, E = WorkflowJournalError> = std::result::Result<T, E>;
@@ -99,22 +92,20 @@ impl WorkflowJournal {
         durability: Durability,
     ) -> Result<(Self, Program, Vec<StoredEvent>)> {
         let path = folder.join(FILE_NAME);
-        let failed =
-            |operation, source| WorkflowJournalError::Io { operation, path: path.clone(), source };
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);
         // With a link, the one who made the folder would choose the file.
         options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-        let mut file = options.open(&path).map_err(|error| failed("open", error))?;
-        if !lock_within(&file, LOCK_TIMEOUT).map_err(|error| failed("lock", error))? {
+        let mut file = options.open(&path).io_context("open", &path)?;
+        if !lock_within(&file, LOCK_TIMEOUT).io_context("lock", &path)? {
             return Err(WorkflowJournalError::Busy(folder.to_owned()));
         }
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(|error| failed("read", error))?;
+        file.read_to_end(&mut bytes).io_context("read", &path)?;
         let ValidLines { lines, length, crc } = valid_lines(&bytes, &path)?;
         if length < bytes.len() {
             // A line that a killed process has not written to its end.
-            file.set_len(length as u64).map_err(|error| failed("cut", error))?;
+            file.set_len(length as u64).io_context("cut", &path)?;
         }
         let mut journal = Self { path: path.clone(), file, crc, durability };
         let damaged = |line| WorkflowJournalError::Damaged { path: path.clone(), line };
@@ -126,7 +117,7 @@ impl WorkflowJournal {
             };
             journal.append_line(&header)?;
             if let Ok(folder) = File::open(folder) {
-                folder.sync_all().map_err(|error| failed("sync the folder of", error))?;
+                folder.sync_all().io_context("sync the folder of", &path)?;
             }
             return Ok((journal, program.clone(), Vec::new()));
         };
@@ -159,14 +150,9 @@ impl WorkflowJournal {
             if self.durability == Durability::Full {
                 self.file.sync_data()?;
             }
-            Ok(crc)
+            io::Result::Ok(crc)
         };
-        let failed = |source| WorkflowJournalError::Io {
-            operation: "write to",
-            path: self.path.clone(),
-            source,
-        };
-        self.crc = write().map_err(failed)?;
+        self.crc = write().io_context("write to", &self.path)?;
         Ok(())
     }
 }

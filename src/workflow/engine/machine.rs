@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use crate::journal::SessionId;
-use crate::model::word_enum;
+use crate::types::word_enum;
 
 /// What a workflow consists of: its steps, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -111,26 +111,6 @@ pub enum WorkflowActivity {
 }
 
 word_enum! {
-    /// The kinds of states, with their names in the chart.
-    pub enum WorkflowStateKind {
-        /// [`WorkflowActivity::Deciding`].
-        Deciding = "Deciding",
-        /// [`WorkflowActivity::Measuring`].
-        Measuring = "Measuring",
-        /// [`WorkflowActivity::Starting`].
-        Starting = "Starting",
-        /// [`WorkflowActivity::Running`].
-        Running = "Running",
-        /// [`WorkflowActivity::Undoing`].
-        Undoing = "Undoing",
-        /// [`WorkflowActivity::Testing`].
-        Testing = "Testing",
-        /// [`WorkflowActivity::Done`].
-        Done = "Done",
-    }
-}
-
-word_enum! {
     /// A limit of the whole workflow.
     pub enum Limit {
         /// Money or tokens.
@@ -202,28 +182,6 @@ pub enum StepNeed {
     Iterations,
     /// An iteration for each of this many items.
     Items(u32),
-}
-
-word_enum! {
-    /// The kinds of events, with their names in the chart.
-    pub enum StepEventKind {
-        /// [`StepEvent::Decided`].
-        Decided = "DECIDED",
-        /// [`StepEvent::Measured`].
-        Measured = "MEASURED",
-        /// [`StepEvent::Begun`].
-        Begun = "BEGUN",
-        /// [`StepEvent::Ended`].
-        Ended = "ENDED",
-        /// [`StepEvent::Undone`].
-        Undone = "UNDONE",
-        /// [`StepEvent::Tested`].
-        Tested = "TESTED",
-        /// [`StepEvent::Limited`].
-        Limited = "LIMITED",
-        /// [`StepEvent::Continued`].
-        Continued = "CONTINUED",
-    }
 }
 
 /// How the session of an iteration ended.
@@ -320,7 +278,7 @@ impl Program {
     }
 
     /// Returns the maximum number of items at a place.
-    pub(super) fn most_items(&self, place: &StepPosition) -> u32 {
+    pub fn most_items(&self, place: &StepPosition) -> u32 {
         self.rules(place).map_or(0, |rules| rules.iterations)
     }
 
@@ -461,37 +419,6 @@ impl WorkflowActivity {
     /// Returns the state in which this is under way at a place.
     pub fn at(self, place: StepPosition) -> WorkflowState {
         WorkflowState { place, activity: self }
-    }
-}
-
-impl WorkflowState {
-    /// Returns the kind.
-    pub fn kind(&self) -> WorkflowStateKind {
-        match self.activity {
-            WorkflowActivity::Deciding => WorkflowStateKind::Deciding,
-            WorkflowActivity::Measuring => WorkflowStateKind::Measuring,
-            WorkflowActivity::Starting => WorkflowStateKind::Starting,
-            WorkflowActivity::Running(_) => WorkflowStateKind::Running,
-            WorkflowActivity::Undoing(_) => WorkflowStateKind::Undoing,
-            WorkflowActivity::Testing => WorkflowStateKind::Testing,
-            WorkflowActivity::Done(_) => WorkflowStateKind::Done,
-        }
-    }
-}
-
-impl StepEvent {
-    /// Returns the kind.
-    pub fn kind(&self) -> StepEventKind {
-        match self {
-            Self::Decided(_) => StepEventKind::Decided,
-            Self::Measured(_) => StepEventKind::Measured,
-            Self::Begun(_) => StepEventKind::Begun,
-            Self::Ended(_) => StepEventKind::Ended,
-            Self::Undone => StepEventKind::Undone,
-            Self::Tested { .. } => StepEventKind::Tested,
-            Self::Limited(_) => StepEventKind::Limited,
-            Self::Continued { .. } => StepEventKind::Continued,
-        }
     }
 }
 

@@ -11,7 +11,6 @@
 //! from it happens, so that the same command continues where a killed process was: the state is replayed from the
 //! journal, and its activity is resumed. A session that was begun is resumed by its own journal.
 
-mod chart;
 mod condition;
 mod history;
 mod journal;
@@ -22,7 +21,6 @@ mod prompt;
 mod run;
 mod session;
 
-pub use chart::{WORKFLOW_CHART_JSON, WorkflowGuard};
 pub use condition::{ComparisonOperator, Condition, MAX_ITEMS};
 pub use history::{
     CheckReport, EventDetail, ItemReport, IterationRecord, SessionReport, WorkflowHistory,

@@ -23,7 +23,7 @@ use crate::machine::{CloseReason, RunStatus, StopReason};
 use crate::runner::SystemClock;
 use crate::view::{ReportSink, Reporter, sanitize};
 use crate::workflow::batch::coordination::{
-    BatchLimits, CellId, CellOutcome, CoordinationSettings, Coordinator, ReopenAs,
+    CellId, CellOutcome, ChargeLimits, CoordinationSettings, Coordinator, ReopenAs,
 };
 use crate::workflow::batch::{
     self, BatchCell, BatchEvent, BatchFolder, BatchManifest, BatchObserver, BatchResults, BatchRun,
@@ -53,7 +53,7 @@ pub(super) struct ParallelItems<'a> {
     /// The items, with the message that the session of each begins with.
     pub(super) items: Vec<(String, String)>,
     /// What is left of the limits of the workflow, for all items together.
-    pub(super) limits: BatchLimits,
+    pub(super) limits: ChargeLimits,
     /// Whether the iteration has ended before. What did not succeed is tried again.
     pub(super) is_repeated: bool,
 }
@@ -387,14 +387,13 @@ impl BatchObserver for ItemProgress<'_> {
         let index = |cell: &BatchCell| self.cells.iter().position(|id| *id == cell.id);
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         match event {
-            BatchEvent::Began { cell, lease, is_resumed } => {
+            BatchEvent::Began { cell, is_resumed, .. } => {
                 let index = index(cell).unwrap_or_default();
                 self.observer.on_event(WorkflowEvent::Iteration {
                     step: self.step,
                     number: count(index + 1),
                     of: count(self.items.len()),
                     item: self.items.get(index).map(|(item, _)| item.as_str()),
-                    session: lease.session,
                     is_resumed,
                 });
             }

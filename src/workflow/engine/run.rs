@@ -16,11 +16,11 @@ use super::session::SessionRun;
 use super::{MAX_ITEMS, StepDefinition, Workflow};
 use crate::app::{AppError, RunInterrupts, RunIo, RunSetup, UndoneSession, undo_whole_session};
 use crate::journal::{SessionId, SessionStore};
-use crate::model::{MicroUsd, Signal, TimeSpan, Tokens, pluralize};
+use crate::types::{MicroUsd, Signal, TimeSpan, pluralize};
 use crate::view::sanitize;
 use crate::workflow::batch::BatchFileError;
 use crate::workflow::batch::BatchRunError;
-use crate::workflow::batch::coordination::{BatchLimits, CoordinationError};
+use crate::workflow::batch::coordination::{ChargeLimits, CoordinationError};
 use crate::workflow::command_check::{CommandCheck, CommandReport, run_check};
 use crate::workflow::self_eval::evaluation_charge;
 use crate::workspace::worktree::WorktreeError;
@@ -37,10 +37,8 @@ pub struct StepSetup {
 /// The limits of a workflow as a whole.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorkflowLimits {
-    /// The cost.
-    pub budget: Option<MicroUsd>,
-    /// Input and output tokens.
-    pub tokens: Option<Tokens>,
+    /// Its cost and its tokens.
+    pub charge: ChargeLimits,
     /// When its time is over.
     pub deadline: Option<Instant>,
 }
@@ -78,8 +76,6 @@ pub enum WorkflowEvent<'a> {
         of: u32,
         /// Its item, if its step has some.
         item: Option<&'a str>,
-        /// The session.
-        session: SessionId,
         /// Whether it has begun before.
         is_resumed: bool,
     },
@@ -403,12 +399,9 @@ impl ActiveStep<'_> {
     /// Returns the limit that covers no further session.
     fn reached_limit(&self) -> Option<Limit> {
         let spent = self.history.spent_without(None);
-        let WorkflowLimits { budget, tokens, .. } = self.run.limits;
         if self.run.is_out_of_time() {
             Some(Limit::Time)
-        } else if budget.is_some_and(|most| spent.money >= most)
-            || tokens.is_some_and(|most| spent.tokens >= most)
-        {
+        } else if self.run.limits.charge.are_reached(spent) {
             Some(Limit::Budget)
         } else {
             None
@@ -428,8 +421,8 @@ impl ActiveStep<'_> {
         let StepSetup { setup, options } = self.setup()?;
         let mut config = setup.config.clone();
         let limits = &mut config.settings.limits;
-        limits.budget_usd = self.run.limits.budget.map(|most| most.saturating_sub(spent.money));
-        limits.max_tokens = self.run.limits.tokens.map(|most| most.saturating_sub(spent.tokens));
+        let left = self.run.limits.charge.less(spent);
+        (limits.budget_usd, limits.max_tokens) = (left.money, left.tokens);
         limits.timeout = self.run.time_left().map(TimeSpan::from);
         let setup = StepSetup { setup: setup.with_config(config), options: options.clone() };
         let place = &self.history.state.place;
@@ -450,7 +443,6 @@ impl ActiveStep<'_> {
             number: place.iteration,
             of,
             item: item.as_deref(),
-            session,
             is_resumed: self.run.store.reader(session).is_ok(),
         });
         let Some((end, report)) = run.run(self.run.io)? else { return Ok(None) };
@@ -468,7 +460,6 @@ impl ActiveStep<'_> {
             return Ok(None);
         }
         let spent = self.history.spent_without(Some(id));
-        let WorkflowLimits { budget, tokens, .. } = self.run.limits;
         let message = |item: String| {
             let task = self.task(Some(&item));
             let message = iteration_message(self.step, &task, self.history, 1);
@@ -481,10 +472,7 @@ impl ActiveStep<'_> {
             id,
             jobs: usize::try_from(jobs).unwrap_or(1),
             items: self.items().unwrap_or_default().into_iter().map(message).collect(),
-            limits: BatchLimits {
-                money: budget.map(|most| most.saturating_sub(spent.money)),
-                tokens: tokens.map(|most| most.saturating_sub(spent.tokens)),
-            },
+            limits: self.run.limits.charge.less(spent),
             is_repeated: self.history.records_at_end(id).is_some(),
         };
         let Some((end, report)) = items.run()? else { return Ok(None) };

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::recording::RecordedRun;
-use crate::view::public::PublicEventKind;
+use crate::view::public_events::PublicEventKind;
 
 /// Expectations of a run. A field that is not given is not checked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::journal::sha256_hex;
 use crate::machine::CallIntent;
-use crate::model::Reply;
+use crate::types::Reply;
 
 /// The files that occur in a session, with what its journal contains about them.
 #[derive(Default)]

@@ -15,8 +15,8 @@ use super::expectations::{EventPattern, Expectations};
 use crate::llm::PlaybackError;
 use crate::llm::model_table::PriceRow;
 use crate::llm::scripted::{Script, ScriptedTurn};
-use crate::model::{Signal, Tokens};
 use crate::policy::ConfirmationAnswer;
+use crate::types::{Signal, Tokens};
 use crate::workspace::read_input;
 
 /// A scenario.

@@ -22,10 +22,10 @@ use crate::app::{
 use crate::config::{ConfigSources, load};
 use crate::journal::SessionId;
 use crate::machine::{Deadline, StopReason};
-use crate::model::TimeSpan;
 use crate::policy::{ConfirmationAnswer, ConfirmationRequest, Confirmer};
 use crate::port::{Clock, EffectContext};
 use crate::runner::{DriverInput, Executor, InlineExecutor, Ports, SystemClock, ThreadExecutor};
+use crate::types::TimeSpan;
 use crate::view::{CostSource, Reporter, RunResult};
 
 /// The session of every scenario, so that names derived from it are constant.

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::parse::{ScenarioAction, ScheduledAction};
 use crate::machine::{ConversationEntry, Event};
-use crate::model::{ConversationItem, Fault, MessageOrigin, Reply, ReplyPart, UserMessage};
 use crate::port::{Disconnected, MessageSource, Model, ModelCall, ModelRequest};
 use crate::runner::DriverInput;
+use crate::types::{ConversationItem, Fault, MessageOrigin, Reply, ReplyPart, UserMessage};
 use crate::view::ReportSink;
-use crate::view::public::PublicEvent;
+use crate::view::public_events::PublicEvent;
 
 /// The record of a run.
 pub(super) struct RecordedRun {

@@ -11,7 +11,7 @@ use crate::journal::{
     JournalError, SessionHistory, SessionId, SessionStore, StoredContent, StoredRecord,
 };
 use crate::machine::{Authorization, CallIntent, CheckResult, Effect, Event, StateKind};
-use crate::model::{
+use crate::types::{
     CallId, ConversationItem, Fault, MessageOrigin, MicroUsd, Price, Reply, ReplyFinish, ReplyPart,
     RetryAdvice, Signal, ToolCall, ToolResult,
 };

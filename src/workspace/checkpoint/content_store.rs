@@ -20,8 +20,8 @@ use rustix::fs::{OFlags, statvfs};
 use sha2::{Digest as _, Sha256};
 
 use super::error::{CheckpointError, Context};
-use crate::model::{Durability, hex};
 use crate::port::lock;
+use crate::types::{Durability, hex};
 
 /// The SHA-256 digest of a content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -444,7 +444,7 @@ impl Planner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Durability;
+    use crate::types::Durability;
 
     struct MergeFixture {
         _temp: tempfile::TempDir,

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::content_store::{ContentHash, create_folder, sync_folder};
 use super::error::{CheckpointError, Context};
 use super::scan::ScanOptions;
-use crate::model::Durability;
 use crate::port::unique_id;
+use crate::types::Durability;
 
 /// The log of the restores of one workspace. While it is open, no other process restores files there.
 #[derive(Debug)]

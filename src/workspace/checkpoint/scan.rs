@@ -28,7 +28,7 @@ use super::error::{CheckpointError, Context};
 use super::tree::{RecordedNode, SkipReason, SkippedEntry, encode};
 use crate::port::CancellationToken;
 use crate::workspace::edit_batch::is_leftover_name;
-use crate::workspace::generated::is_generated_among;
+use crate::workspace::generated_folders::is_generated_among;
 use crate::workspace::index::VERSION_CONTROL_FOLDERS;
 use crate::workspace::root::WorkspaceRoot;
 

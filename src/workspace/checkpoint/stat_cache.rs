@@ -3,7 +3,7 @@
 #![allow(clippy::cast_possible_truncation)] // of lengths that are short, or checked
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -106,11 +106,6 @@ impl StatCache {
         file.persist(&self.path)?;
         Ok(())
     }
-
-    /// Removes the cache.
-    pub fn remove(&self) {
-        let _ = fs::remove_file(&self.path);
-    }
 }
 
 /// Shares the files of contents that are mostly in use. What is in others is read from the workspace again.
@@ -121,7 +116,7 @@ fn share_contents(
     store: &mut ContentStore,
 ) {
     let opened =
-        ContentStore::open(folder.to_owned(), "none", lengths, crate::model::Durability::Os);
+        ContentStore::open(folder.to_owned(), "none", lengths, crate::types::Durability::Os);
     let Ok(other) = opened else { return };
     let mut used = Vec::new();
     state.contents(&mut |hash| used.push(hash));

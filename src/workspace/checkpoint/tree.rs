@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::content_store::{ContentHash, ContentStore};
 use super::error::CheckpointError;
-use crate::model::word_enum;
+use crate::types::word_enum;
 
 /// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,11 +164,6 @@ impl RecordedNode {
 }
 
 impl PathState {
-    /// Returns whether it is something that is not recorded.
-    pub fn is_left_out(&self) -> bool {
-        matches!(self, Self::LeftOut(_))
-    }
-
     /// Returns whether it is a folder.
     pub fn is_folder(&self) -> bool {
         matches!(self, Self::Folder { .. })
@@ -501,7 +496,7 @@ impl ContentStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Durability;
+    use crate::types::Durability;
 
     fn store() -> (tempfile::TempDir, ContentStore) {
         let temp = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use ignore::{DirEntry, WalkBuilder};
 use super::cache::IndexCache;
 use super::{IndexError, IndexSettings, WorkspaceIndex, language};
 use crate::port::lock;
-use crate::workspace::generated::is_generated;
+use crate::workspace::generated_folders::is_generated;
 use crate::workspace::listing::{entries, has_readable_ignore_files};
 use crate::workspace::path::RelPath;
 use crate::workspace::root::WorkspaceRoot;

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::error::WorktreeError;
 use super::git::{GitTree, path_of};
 use super::tree_copy::{EntryContent, TreeManifest, open_tree};
-use crate::model::hex;
+use crate::types::hex;
 use crate::workspace::open_folder::{open_file, open_parent};
 
 /// What was done in a worktree since it was made.

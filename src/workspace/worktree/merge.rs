@@ -22,7 +22,7 @@ use super::tree_copy::{EntryContent, TreeManifest, open_tree};
 use super::{
     CARRIED_EXTENSION, ConfinedGit, MANIFEST_EXTENSION, Worktree, Worktrees, examine, read_manifest,
 };
-use crate::model::FileChange;
+use crate::types::FileChange;
 use crate::workspace::open_folder::{create_below, open_below, open_parent};
 
 /// How a worktree was merged.

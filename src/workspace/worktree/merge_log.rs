@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::MERGE_EXTENSION;
 use super::error::WorktreeError;
 use super::tree_copy::{EntryContent, is_gone, remove_all, remove_entry};
-use crate::model::{FileAction, FileChange};
+use crate::types::{FileAction, FileChange};
 use crate::workspace::edit_batch::{
     BatchedChange, apply_changes, is_leftover_name, leftover_path, rename_to_new, sha256,
     temp_file_name,

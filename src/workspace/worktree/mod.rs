@@ -48,8 +48,9 @@ use self::record::{
     LockedRecord, RECORD_EXTENSION, RepositoryRecord, WorktreePhase, WorktreeRecord,
 };
 use self::repository::Repository;
+pub(crate) use self::repository::named_folder;
 use self::tree_copy::TreeManifest;
-use crate::model::{FileChange, hex, pluralize};
+use crate::types::{FileChange, hex, pluralize};
 use crate::workspace::open_folder::real_path;
 
 /// The folder of all worktrees, in that for state.
@@ -176,19 +177,6 @@ impl Worktrees {
         }
         listed.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(listed)
-    }
-
-    /// Returns the folders of the worktrees of a workspace: sessions that work there were begun in it.
-    pub fn workspaces(&self, workspace: &Path) -> Vec<PathBuf> {
-        if !self.exist() {
-            return Vec::new();
-        }
-        let records = record_files(&self.folder_of(workspace)).into_iter().filter_map(|path| {
-            let (record, _) = record::peek(&path).ok()?;
-            let record = record.filter(|record| record.workspace == workspace)?;
-            Some(path.with_extension("").join(record.subfolder))
-        });
-        records.collect()
     }
 
     /// Returns the commit that a name means in the repository of a workspace; without a name, the one that is checked out.

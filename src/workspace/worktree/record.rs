@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::WorktreeError;
-use crate::model::FileChange;
+use crate::types::FileChange;
 use crate::workspace::file_lock::lock_within;
 
 /// What is stored about a worktree.
@@ -207,7 +207,7 @@ fn parse(path: &Path, file: &mut File) -> Result<Option<WorktreeRecord>, Worktre
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::FileAction;
+    use crate::types::FileAction;
 
     #[test]
     fn the_record_of_a_large_merge_is_read_again() {

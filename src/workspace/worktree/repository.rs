@@ -1,9 +1,11 @@
 //! The repository that a workspace is in, found without running git.
 
+use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use super::error::WorktreeError;
+use crate::workspace::open_input;
 
 /// The repository that a workspace is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,16 +104,17 @@ pub(super) fn linked(
 
 /// Returns the first line of a small file.
 fn read(path: &Path) -> Option<String> {
-    let found = fs::metadata(path).ok()?;
-    if !found.is_file() || found.len() > MAX_FILE_BYTES {
+    let file = open_input(path).ok()?;
+    if file.metadata().ok()?.len() > MAX_FILE_BYTES {
         return None;
     }
-    let text = fs::read_to_string(path).ok()?;
+    let mut text = String::new();
+    file.take(MAX_FILE_BYTES).read_to_string(&mut text).ok()?;
     Some(text.trim_end_matches(['\n', '\r']).to_owned())
 }
 
-/// Returns the existing folder that a file of git names after a prefix.
-pub(super) fn named_folder(path: &Path, prefix: &str) -> Option<PathBuf> {
+/// Returns the existing folder or file that a file of git names after a prefix.
+pub(crate) fn named_folder(path: &Path, prefix: &str) -> Option<PathBuf> {
     let text = read(path)?;
     path.parent()?.join(text.strip_prefix(prefix)?).canonicalize().ok()
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::error::WorktreeError;
-use crate::model::hex;
+use crate::types::hex;
 use crate::workspace::open_folder::{
     copy_entry, create_below, open_below, open_file, open_parent, set_folder_mode,
 };

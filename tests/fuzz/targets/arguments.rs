@@ -1,7 +1,7 @@
 //! A tool, by the first byte, and the arguments of a call: they are accepted, or there is a result with an error.
 #![no_main]
 
-use architect::model::ToolCall;
+use architect::types::ToolCall;
 use architect::port::Toolbox;
 use architect_fuzz::ToolFixture;
 

@@ -1,7 +1,7 @@
 //! The decision on a command line is always the same, and no mode or rule allows what is forbidden.
 #![no_main]
 
-use architect::model::{ConfirmMode, Decision};
+use architect::types::{ConfirmMode, Decision};
 use architect::policy::{CallKind, CallTarget, CommandTarget, Guardrails, PolicyEngine};
 use architect::tools::permission_rules;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use architect::model::ToolCall;
+use architect::types::ToolCall;
 use architect_fuzz::ToolFixture;
 
 thread_local!(static FIXTURE: ToolFixture = ToolFixture::new());

@@ -1,7 +1,7 @@
 //! A rule and, after a line end, what it is compared with: a denial always takes precedence over a permission.
 #![no_main]
 
-use architect::model::{ConfirmMode, Decision};
+use architect::types::{ConfirmMode, Decision};
 use architect::policy::{CallKind, CallTarget, CommandTarget, Guardrails, PolicyEngine};
 use architect::tools::permission_rules;
 

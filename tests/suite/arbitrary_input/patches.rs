@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use architect::exec::{SandboxPolicy, Supervisor};
-use architect::model::ToolCall;
 use architect::policy::ConfirmMode;
 use architect::port::{AuthorizationOutcome, Toolbox};
 use architect::tools::{FileDeletion, ToolRegistry, ToolSettings, standard_tools};
+use architect::types::ToolCall;
 use architect::workspace::WorkspaceRoot;
 use proptest::prelude::*;
 use serde_json::json;

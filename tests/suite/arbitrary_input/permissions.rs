@@ -1,10 +1,10 @@
 //! Whatever a rule and a command line say, there is a decision, always the same, and nothing is freer for being denied.
 
-use architect::model::Decision;
 use architect::policy::{
     CallKind, CallTarget, CommandTarget, ConfirmMode, Guardrails, PolicyEngine,
 };
 use architect::tools::permission_rules;
+use architect::types::Decision;
 
 use proptest::prelude::*;
 

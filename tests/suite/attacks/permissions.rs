@@ -10,12 +10,12 @@ use std::process::Command as Process;
 use architect::exec::{
     SandboxLevel, SandboxMode, SandboxPolicy, VariableFilter, clean_environment,
 };
-use architect::model::Decision;
 use architect::policy::{
     CallKind, CallTarget, CommandTarget, ConfirmMode, Guardrails, PermissionRules, PolicyEngine,
     Repositories,
 };
 use architect::tools::{ToolSettings, permission_rules};
+use architect::types::Decision;
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use architect::journal::SessionStore;
-use architect::model::{Durability, MicroUsd, Tokens};
+use architect::types::{Durability, MicroUsd, Tokens};
 use architect::workflow::batch::coordination::{Charge, SessionProbe};
 use architect::workflow::batch::{BatchFolder, StoredSessions};
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,8 +1,8 @@
 //! Which layer wins, and where a value comes from.
 
 use architect::config::{ConfigFileState, EffectiveValue};
-use architect::model::{ConfirmMode, MicroUsd, TimeSpan};
 use architect::port::HookPoint;
+use architect::types::{ConfirmMode, MicroUsd, TimeSpan};
 
 use super::fixture::ConfigFixture;
 

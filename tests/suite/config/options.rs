@@ -1,7 +1,7 @@
 //! `--set`: TOML where it is TOML, a bare word otherwise, for every key that is shown.
 
 use architect::config::ProjectTrust;
-use architect::model::TimeSpan;
+use architect::types::TimeSpan;
 
 use super::fixture::ConfigFixture;
 

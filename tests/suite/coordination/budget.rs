@@ -7,13 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use architect::machine::{Machine, StopReason};
-use architect::model::{
-    Fault, FaultKind, MicroUsd, OutputLimits, Price, Reply, RunRules, TimeSpan, Tokens, Usage,
-};
 use architect::port::Model;
 use architect::runner::{Ports, SystemClock, ThreadExecutor};
+use architect::types::{
+    Fault, FaultKind, MicroUsd, OutputLimits, Price, Reply, RunRules, TimeSpan, Tokens, Usage,
+};
 use architect::workflow::batch::coordination::{
-    BatchLimits, BudgetedModel, CallLimits, CellPayer, CoordinationSettings, Coordinator,
+    BudgetedModel, CallLimits, CellPayer, ChargeLimits, CoordinationSettings, Coordinator,
 };
 
 use super::settings::{cells, claim, dollars, real_time};
@@ -33,7 +33,7 @@ fn output() -> OutputLimits {
     OutputLimits { model_limit: Tokens(1_000), minimum: Tokens(50), ..OutputLimits::default() }
 }
 
-fn open(dir: &Path, limits: BatchLimits) -> Arc<Coordinator> {
+fn open(dir: &Path, limits: ChargeLimits) -> Arc<Coordinator> {
     let settings = CoordinationSettings { limits, ..real_time() };
     Arc::new(Coordinator::open(dir, &cells(64), settings).unwrap())
 }
@@ -101,7 +101,7 @@ fn a_run_ends_at_the_budget_of_its_batch_as_at_its_own() {
 #[test]
 fn the_output_limit_is_lowered_to_what_is_left() {
     let dir = tempfile::tempdir().unwrap();
-    let coordinator = open(dir.path(), BatchLimits { tokens: Some(Tokens(600)), money: None });
+    let coordinator = open(dir.path(), ChargeLimits { tokens: Some(Tokens(600)), money: None });
     let answers = model(|request| {
         let output = request.max_output.unwrap();
         assert_eq!(output + request.input_bound, Tokens(600));
@@ -164,11 +164,11 @@ fn many_workers_spend_the_budget_to_the_last_call_and_not_more() {
 #[test]
 fn a_rate_limit_pauses_all_workers() {
     let dir = tempfile::tempdir().unwrap();
-    let coordinator = open(dir.path(), BatchLimits::default());
-    let other = open(dir.path(), BatchLimits::default());
+    let coordinator = open(dir.path(), ChargeLimits::default());
+    let other = open(dir.path(), ChargeLimits::default());
     let fault = Fault {
         retry_after: Some(TimeSpan::from_secs(50)),
-        advice: architect::model::RetryAdvice::GiveUp,
+        advice: architect::types::RetryAdvice::GiveUp,
         ..Fault::new(FaultKind::RateLimited, "slow down")
     };
     let answers = model(move |_| {
@@ -184,7 +184,7 @@ fn a_rate_limit_pauses_all_workers() {
 #[test]
 fn a_call_waits_out_a_pause_that_is_made_longer_meanwhile() {
     let dir = tempfile::tempdir().unwrap();
-    let coordinator = open(dir.path(), BatchLimits::default());
+    let coordinator = open(dir.path(), ChargeLimits::default());
     let (begun, longer) = (Instant::now(), TimeSpan::from_secs(1));
     coordinator.pause("fake", TimeSpan::from_millis(500)).unwrap();
     let sent = Arc::new(AtomicU64::new(0));

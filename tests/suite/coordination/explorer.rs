@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
 use architect::journal::SessionId;
-use architect::model::TimeSpan;
+use architect::types::TimeSpan;
 use architect::workflow::batch::coordination::protocol::{
     Record, Refusal, Request, SharedState, SharedTime, apply, decide,
 };

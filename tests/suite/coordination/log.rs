@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use architect::model::TimeSpan;
+use architect::types::TimeSpan;
 use architect::workflow::batch::coordination::{
     CellOutcome, Claim, CoordinationError, CoordinationSettings, Coordinator, ReopenAs,
     ReserveError,

@@ -11,9 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use architect::journal::SessionId;
-use architect::model::TimeSpan;
+use architect::types::TimeSpan;
 use architect::workflow::batch::coordination::{
-    BatchLimits, CellOutcome, Charge, Claim, CoordinationError, CoordinationSettings, Coordinator,
+    CellOutcome, Charge, ChargeLimits, Claim, CoordinationError, CoordinationSettings, Coordinator,
     ReserveError, SessionProbe,
 };
 
@@ -59,7 +59,7 @@ impl SessionProbe for SessionFiles {
     }
 }
 
-fn open(dir: &Path, limits: BatchLimits) -> Coordinator {
+fn open(dir: &Path, limits: ChargeLimits) -> Coordinator {
     let sessions = Arc::new(SessionFiles(dir.join("sessions")));
     let lease_time = TimeSpan::from_millis(300);
     let settings = CoordinationSettings { limits, lease_time, sessions, ..real_time() };

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use architect::journal::SessionId;
-use architect::model::{Durability, MicroUsd, RunTime, TimeSpan, Tokens};
 use architect::port::Clock;
 use architect::runner::SystemClock;
+use architect::types::{Durability, MicroUsd, RunTime, TimeSpan, Tokens};
 use architect::workflow::batch::coordination::{
-    BatchLimits, CellId, Charge, Claim, CoordinationSettings, Coordinator, Lease, SessionProbe,
+    CellId, Charge, ChargeLimits, Claim, CoordinationSettings, Coordinator, Lease, SessionProbe,
     WorkerId,
 };
 
@@ -57,7 +57,7 @@ pub(super) fn settings(clock: &Arc<TestClock>) -> CoordinationSettings {
 /// Returns settings with the system's clock, without limits.
 pub(super) fn real_time() -> CoordinationSettings {
     CoordinationSettings {
-        limits: BatchLimits::default(),
+        limits: ChargeLimits::default(),
         lease_time: LEASE_TIME,
         durability: Durability::Os,
         clock: Arc::new(SystemClock::start()),
@@ -66,8 +66,8 @@ pub(super) fn real_time() -> CoordinationSettings {
 }
 
 /// Returns the limits of a batch that may cost so much.
-pub(super) fn dollars(micros: u64) -> BatchLimits {
-    BatchLimits { money: Some(MicroUsd(micros)), tokens: None }
+pub(super) fn dollars(micros: u64) -> ChargeLimits {
+    ChargeLimits { money: Some(MicroUsd(micros)), tokens: None }
 }
 
 /// Returns a charge of money alone.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use architect::journal::SessionId;
-use architect::model::TimeSpan;
+use architect::types::TimeSpan;
 use architect::workflow::batch::coordination::{
     CellOutcome, Charge, Claim, CoordinationError, CoordinationSettings, Coordinator, Lease,
     ReservationId, ReserveError, SessionProbe,

@@ -9,15 +9,15 @@ use architect::hooks::{
     with_hooks,
 };
 use architect::machine::{CallIntent, Machine};
-use architect::model::{
-    CallAccess, ConversationItem, FaultKind, FileAction, FileChange, RunRules, ToolCall,
-    ToolResult, ToolStatus,
-};
 use architect::port::{
     Disconnected, EffectContext, EffectNotice, HookPoint, HookRun, Model, NoAnswerChecks, Observer,
     RunEvent, Toolbox,
 };
 use architect::runner::{InlineExecutor, Ports};
+use architect::types::{
+    CallAccess, ConversationItem, FaultKind, FileAction, FileChange, RunRules, ToolCall,
+    ToolResult, ToolStatus,
+};
 use serde_json::json;
 
 use crate::kit::model::{FakeCall, call, model, reply, text};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use architect::hooks::{HookChanges, HookFailurePolicy, HookInput, HookMatcher, HookOutput, Hooks};
-use architect::model::FaultKind;
 use architect::port::{EffectContext, HookOutcome, HookPoint};
+use architect::types::FaultKind;
 
 use super::fixture::{PointLog, ScriptedReply, always_answer, denial, logging_hooks, run};
 

@@ -3,8 +3,8 @@
 use std::fs;
 
 use architect::hooks::{HookChanges, HookInput, HookMatcher, HookOutput, Hooks};
-use architect::model::ToolStatus;
 use architect::port::{EffectContext, HookPoint};
+use architect::types::ToolStatus;
 use serde_json::json;
 
 use super::fixture::{PointLog, ScriptedReply, always_answer, denial, logging_hooks, run};

@@ -9,8 +9,8 @@ use architect::journal::{
     Durability, FileJournal, JournalEndKind, JournalError, SessionHeader, SessionId, SessionSetup,
     SessionStore, WorkspaceIdentity,
 };
-use architect::model::{ConversationItem, MessageOrigin, RunRules};
 use architect::net::Secrets;
+use architect::types::{ConversationItem, MessageOrigin, RunRules};
 use serde_json::Value;
 
 use super::fixture::SessionFixture;

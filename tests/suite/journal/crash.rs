@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use architect::journal::{DamagePolicy, Durability, JournalEndKind, JournalError};
 use architect::machine::{State, StateKind, StopReason};
-use architect::model::RunTime;
+use architect::types::RunTime;
 use crossbeam_channel::{Receiver, unbounded};
 use wait_timeout::ChildExt as _;
 

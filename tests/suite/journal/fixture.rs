@@ -14,10 +14,6 @@ use architect::journal::{
     WorkspaceIdentity,
 };
 use architect::machine::{CallIntent, ConversationEntry, FileDigests, Machine, MachineOutput};
-use architect::model::{
-    CallAccess, ConversationItem, FileAction, FileChange, MessageOrigin, Price, Reply, ReplyPart,
-    RunRules, RunTime, Tokens, ToolCall, ToolResult, ToolStatus, Usage,
-};
 use architect::port::{
     EffectContext, Journal, MessageSource, Model, NoAnswerChecks, NoObserver, Observer, ReplyDelta,
     Toolbox,
@@ -26,6 +22,11 @@ use architect::runner::{
     Driver, DriverInputSender, Executor, InlineExecutor, Ports, RequestContext, SystemClock,
     ThreadExecutor,
 };
+use architect::types::{
+    CallAccess, ConversationItem, FileAction, FileChange, MessageOrigin, Price, Reply, ReplyPart,
+    RunRules, RunTime, Tokens, ToolCall, ToolResult, ToolStatus, Usage,
+};
+use architect::workspace::IoError;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -53,7 +54,7 @@ impl SessionFixture {
     pub(crate) fn try_at(root: &Path, durability: Durability) -> Result<Self, JournalError> {
         let workspace = root.join("workspace");
         if let Err(source) = fs::create_dir_all(&workspace) {
-            return Err(JournalError::Io { operation: "make", path: workspace, source });
+            return Err(IoError { operation: "make", path: workspace, source }.into());
         }
         let store = SessionStore::open(&root.join("state"), durability)?;
         Ok(Self { store, root: root.to_owned(), _temp: None })

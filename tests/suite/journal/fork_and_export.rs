@@ -8,8 +8,8 @@ use architect::journal::{
     StoredContent,
 };
 use architect::machine::{Event, State, StopReason};
-use architect::model::{ConversationItem, MessageOrigin, ToolStatus};
 use architect::net::Secrets;
+use architect::types::{ConversationItem, MessageOrigin, ToolStatus};
 
 use super::fixture::SessionFixture;
 

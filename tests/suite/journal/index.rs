@@ -9,7 +9,7 @@ use architect::journal::index::{
     IndexUpdate, MessageRole, SearchHit, SessionDetail, SessionRow, SessionStatus,
 };
 use architect::journal::{ForkOptions, SessionIndex};
-use architect::model::{FileAction, MicroUsd, Tokens};
+use architect::types::{FileAction, MicroUsd, Tokens};
 use serde_json::json;
 
 use super::fixture::SessionFixture;

@@ -7,11 +7,11 @@ use architect::journal::{SessionId, StoredContent};
 use architect::machine::{
     CallPurpose, CloseReason, ConversationEntry, Machine, State, StateKind, StopReason,
 };
-use architect::model::{
+use architect::port::Model;
+use architect::types::{
     ContextLimits, ConversationItem, MessageOrigin, Reply, ReplyPart, RunLimits, RunRules, RunTime,
     Tokens, ToolStatus, Usage,
 };
-use architect::port::Model;
 
 use crate::kit::model::{call, model};
 

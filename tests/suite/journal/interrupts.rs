@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use architect::journal::SessionId;
 use architect::machine::{Event, Machine, StateKind, StopReason};
-use architect::model::{FaultKind, RunRules, RunTime, Signal};
 use architect::port::{Disconnected, Model, Observer, RunEvent};
 use architect::runner::{DriverInput, DriverInputSender};
+use architect::types::{FaultKind, RunRules, RunTime, Signal};
 
 use crate::kit::model::{FakeCall, model};
 

@@ -9,11 +9,11 @@ use architect::machine::{
     Authorization, CallIntent, CallState, Event, Fingerprint, Machine, MachineOutput, RequestSize,
     State,
 };
-use architect::model::{
+use architect::port::{Journal as _, JournalRecord};
+use architect::types::{
     CallAccess, LoopDetection, RunLimits, RunRules, RunTime, TimeSpan, Tokens, ToolStatus,
 };
-use architect::model::{ReplyPart, ToolCall, ToolResult};
-use architect::port::{Journal as _, JournalRecord};
+use architect::types::{ReplyPart, ToolCall, ToolResult};
 
 use super::fixture::{SessionFixture, reply};
 use crate::kit::system::wait_with_peak;

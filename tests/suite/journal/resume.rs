@@ -7,14 +7,14 @@ use architect::journal::{
     StoredContent, WorkspaceChange, WorkspaceIdentity,
 };
 use architect::machine::{Event, Machine, State, StateKind, StopReason};
-use architect::model::{
-    CallId, ConversationItem, Fault, FaultKind, MessageOrigin, ReplyPart, RunTime, Signal,
-    TimeSpan, ToolResult, ToolStatus,
-};
 use architect::port::{
     Disconnected, Journal, JournalRecord, Model, Observer, ReplyDelta, RunEvent, StoreError,
 };
 use architect::runner::{DriverInput, DriverInputSender};
+use architect::types::{
+    CallId, ConversationItem, Fault, FaultKind, MessageOrigin, ReplyPart, RunTime, Signal,
+    TimeSpan, ToolResult, ToolStatus,
+};
 
 use crate::kit::model::{FakeCall, call, model};
 

@@ -10,8 +10,8 @@ use architect::journal::{
     default_root,
 };
 use architect::machine::{Event, Fingerprint};
-use architect::model::{RunTime, Signal};
 use architect::port::{Journal, JournalRecord};
+use architect::types::{RunTime, Signal};
 
 use super::fixture::SessionFixture;
 

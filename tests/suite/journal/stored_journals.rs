@@ -13,11 +13,11 @@ use architect::journal::{
     ForkOptions, JournalEndKind, ReplacementResult, SessionHistory, SessionId,
 };
 use architect::machine::{ConversationEntry, CostBreakdown, Fingerprint, State};
-use architect::model::{
-    ConversationItem, MessageOrigin, MicroUsd, ReplyPart, RunRules, RunTime, Tokens, ToolStatus,
-};
 use architect::net::Secrets;
 use architect::port::Model;
+use architect::types::{
+    ConversationItem, MessageOrigin, MicroUsd, ReplyPart, RunRules, RunTime, Tokens, ToolStatus,
+};
 
 use crate::kit::model::model;
 use crate::kit::sealing::resealed;

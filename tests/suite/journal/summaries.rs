@@ -9,11 +9,11 @@ use architect::journal::{
     ForkOptions, ParentCall, ResumedSession, SessionHeader, SessionId, SessionIndex,
 };
 use architect::machine::{Event, Fingerprint};
-use architect::model::{
-    ConversationItem, EffectId, MessageOrigin, MicroUsd, RunRules, RunTime, Tokens, Usage,
-};
 use architect::net::Secrets;
 use architect::port::{Journal as _, JournalRecord};
+use architect::types::{
+    ConversationItem, EffectId, MessageOrigin, MicroUsd, RunRules, RunTime, Tokens, Usage,
+};
 use serde_json::Value;
 
 use super::fixture::{SessionFixture, rules};

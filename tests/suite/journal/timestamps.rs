@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 
 use architect::journal::SessionId;
-use architect::model::RunTime;
+use architect::types::RunTime;
 
 use super::fixture::SessionFixture;
 use super::resume::{reason, replay_and_verify};

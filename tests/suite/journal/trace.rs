@@ -2,7 +2,7 @@
 
 use architect::journal::SessionId;
 use architect::machine::{Event, StateKind};
-use architect::model::{Signal, TimeSpan, ToolStatus};
+use architect::types::{Signal, TimeSpan, ToolStatus};
 use architect::view::trace::{CallEnd, Speaker, Trace, TracePhase};
 
 use super::fixture::SessionFixture;

@@ -1,11 +1,11 @@
 //! Questions of a server to the user.
 
 use architect::mcp::ServerSpec;
-use architect::model::CallId;
 use architect::policy::{
     ConfirmationAnswer, ConfirmationRequest, Confirmer, Elicitation, ElicitationAnswer,
 };
 use architect::port::{CancellationToken, EffectContext};
+use architect::types::CallId;
 use serde_json::{Map, Value, json};
 
 use super::cli_runs::{script, stdio, world};

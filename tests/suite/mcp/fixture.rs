@@ -9,10 +9,10 @@ use architect::mcp::{
     CallResult, McpServers, Necessity, ServerProblem, ServerSetup, ServerSpec, ServerTool,
     ServerTransport, ToolFilter,
 };
-use architect::model::ToolStatus;
 use architect::net::HttpOptions;
 use architect::policy::NoConfirmer;
 use architect::port::{CancellationToken, EffectContext};
+use architect::types::ToolStatus;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use architect::mcp::ServerSpec;
-use architect::model::ToolStatus;
 use architect::port::CancellationToken;
+use architect::types::ToolStatus;
 use serde_json::{Value, json};
 
 use super::fixture::{McpFixture, StartedServers};

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use architect::exec::SandboxMode;
 use architect::mcp::{McpServers, Necessity, ServerError, ServerProblem, ServerSpec};
-use architect::model::ToolStatus;
 use architect::port::{CancellationToken, EffectMessage, EffectNotice};
+use architect::types::ToolStatus;
 
 use super::fixture::McpFixture;
 use crate::kit::effect::scope_with;

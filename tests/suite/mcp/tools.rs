@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use architect::mcp::{CallResult, ServerSpec, ServerTool, ToolFilter};
-use architect::model::{CallAccess, ToolCall, ToolStatus};
 use architect::policy::{CallKind, ConfirmMode, NoConfirmer};
 use architect::port::{AuthorizationOutcome, CancellationToken, ToolSpec, Toolbox};
 use architect::tools::{CallContext, ToolInvocation, ToolOutput, ToolRegistry, ToolSettings};
+use architect::types::{CallAccess, ToolCall, ToolStatus};
 use serde_json::{Map, Value, json};
 
 use super::fixture::{McpFixture, StartedServers};
@@ -40,7 +40,7 @@ impl ToolInvocation for ForeignCall {
         format!("{} {}", self.0.remote_name(), Value::Object(self.1.clone()))
     }
 
-    fn time_limit(&self) -> architect::model::TimeSpan {
+    fn time_limit(&self) -> architect::types::TimeSpan {
         self.0.timeout()
     }
 

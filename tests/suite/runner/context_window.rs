@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use architect::machine::{CallPurpose, Machine};
-use architect::model::{ContextLimits, RunLimits, RunRules, Tokens};
 use architect::runner::{InlineExecutor, Ports};
+use architect::types::{ContextLimits, RunLimits, RunRules, Tokens};
 use proptest::prelude::*;
 
 use crate::kit::model::{call, model, reply, text, text_bytes};

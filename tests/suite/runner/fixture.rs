@@ -4,14 +4,14 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
 use architect::machine::{CallIntent, CallPurpose, Event, Machine};
-use architect::model::{
-    CallAccess, Fault, FaultKind, RunRules, RunTime, TimeSpan, ToolCall, ToolResult, ToolStatus,
-};
 use architect::port::{
     Clock, Disconnected, EffectContext, Journal, JournalRecord, Observer, ReplyDelta, RunEvent,
     StoreError,
 };
 use architect::runner::{Executor, InlineExecutor, Ports, SystemClock, ThreadExecutor};
+use architect::types::{
+    CallAccess, Fault, FaultKind, RunRules, RunTime, TimeSpan, ToolCall, ToolResult, ToolStatus,
+};
 
 use crate::kit::model::{FakeCall, call, model, reply, text};
 use crate::kit::run::run;
@@ -244,6 +244,6 @@ impl DriverFixture {
 
 pub(crate) fn interrupt() -> architect::runner::DriverInput {
     architect::runner::DriverInput::Event(Event::Interrupt {
-        signal: architect::model::Signal::Interrupt,
+        signal: architect::types::Signal::Interrupt,
     })
 }

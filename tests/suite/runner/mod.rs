@@ -11,11 +11,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use architect::machine::{CallPurpose, Event};
-use architect::model::{EffectId, FaultKind, RunTime, TimeSpan, ToolStatus};
 use architect::port::CancellationToken;
 use architect::runner::{
     DriverInput, EffectTask, Executor, SystemClock, TaskThread, ThreadExecutor,
 };
+use architect::types::{EffectId, FaultKind, RunTime, TimeSpan, ToolStatus};
 
 use crate::kit::run::{output, reason, results};
 use fixture::{DriverFixture, HANG, ScriptedReply, interrupt};

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use architect::machine::{CallPurpose, Machine};
-use architect::model::{
+use architect::runner::{InlineExecutor, Ports};
+use architect::types::{
     ContextLimits, ConversationItem, MessageOrigin, RunLimits, RunRules, Tokens, ToolResult,
 };
-use architect::runner::{InlineExecutor, Ports};
 
 use crate::kit::model::{call, model, reply, text, text_bytes};
 use crate::kit::run::{self, done};

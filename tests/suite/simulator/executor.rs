@@ -4,9 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 
 use architect::machine::{Deadline, Event};
-use architect::model::{RunTime, Signal, TimeSpan};
 use architect::port::Clock;
 use architect::runner::{DriverInput, EffectTask, Executor, InlineExecutor};
+use architect::types::{RunTime, Signal, TimeSpan};
 
 use super::rng::Rng;
 use super::session_life::{Counter, InjectedFault};

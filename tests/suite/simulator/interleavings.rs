@@ -7,12 +7,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use architect::machine::{CallIntent, Conversation, Deadline, Event, Machine, State};
-use architect::model::{
-    CallAccess, ConversationItem, MessageOrigin, RunRules, RunTime, Signal, TimeSpan,
-};
 use architect::port::Clock;
 use architect::runner::{
     Driver, DriverInput, EffectTask, Executor, Ports, RequestContext, VirtualClock,
+};
+use architect::types::{
+    CallAccess, ConversationItem, MessageOrigin, RunRules, RunTime, Signal, TimeSpan,
 };
 
 use crate::kit::effect::scope_without_sleep;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use architect::machine::{Event, Resumption};
-use architect::model::RunTime;
 use architect::port::{Journal, JournalRecord, StoreError};
+use architect::types::RunTime;
 
 use super::executor::Crash;
 use super::rng::Rng;

@@ -1,11 +1,11 @@
 //! A model with every kind of reply and fault, at any time.
 
 use architect::machine::CallPurpose;
-use architect::model::{
+use architect::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta};
+use architect::types::{
     CallId, ConversationItem, Fault, FaultKind, Reply, ReplyFinish, ReplyPart, RetryAdvice,
     TimeSpan, Tokens, ToolCall, Usage,
 };
-use architect::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta};
 
 use super::executor::panic_quietly;
 use super::journal::SharedDisk;

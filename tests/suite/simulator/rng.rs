@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use architect::model::TimeSpan;
+use architect::types::TimeSpan;
 
 /// A source of random numbers. Clones share their state.
 #[derive(Clone)]

@@ -8,12 +8,12 @@ use architect::machine::{
     Authorization, CallState, Conversation, Event, Machine, MachineOutput, RecoveredCall,
     ResumePrompt, Resumption, State, step,
 };
-use architect::model::{
+use architect::port::{Disconnected, Observer, RunEvent};
+use architect::runner::{Driver, Ports, RequestContext};
+use architect::types::{
     ConversationItem, MessageOrigin, MicroUsd, Price, RunLimits, RunRules, RunTime, TimeSpan,
     Tokens, ToolResult, ToolStatus,
 };
-use architect::port::{Disconnected, Observer, RunEvent};
-use architect::runner::{Driver, Ports, RequestContext};
 
 use super::executor::{Crash, SimulatedExecutor};
 use super::hooks::hooks;
@@ -209,7 +209,7 @@ fn rules(chance: &Rng, mood: ModelBehavior) -> RunRules {
                 long_input: None,
             },
         ),
-        context: architect::model::ContextLimits {
+        context: architect::types::ContextLimits {
             window: if chance.once_in(3) { Tokens(2_000) } else { rules.context.window },
             ..rules.context
         },

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use architect::machine::{Authorization, CallIntent, CheckResult, Event};
-use architect::model::{
-    CallAccess, CallId, TimeSpan, ToolCall, ToolResult, ToolStatus, UserMessage,
-};
 use architect::port::{
     AnswerChecks, AuthorizationOutcome, EffectContext, MessageSource, PreparedCall, ToolSpec,
     Toolbox,
+};
+use architect::types::{
+    CallAccess, CallId, TimeSpan, ToolCall, ToolResult, ToolStatus, UserMessage,
 };
 
 use super::executor::panic_quietly;
@@ -177,7 +177,7 @@ pub(super) struct SimulatedQueue(pub(super) Rng);
 impl MessageSource for SimulatedQueue {
     fn take_messages(&mut self) -> Vec<UserMessage> {
         let message =
-            || UserMessage::new(architect::model::MessageOrigin::Steering, "mind the gap");
+            || UserMessage::new(architect::types::MessageOrigin::Steering, "mind the gap");
         (0..self.0.below(8).saturating_sub(6)).map(|_| message()).collect()
     }
 

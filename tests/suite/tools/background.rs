@@ -4,9 +4,9 @@ use std::fs;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use architect::model::{ToolResult, ToolStatus};
 use architect::policy::ConfirmMode;
 use architect::tools::{ExecutionMode, ToolSettings, permission_rules};
+use architect::types::{ToolResult, ToolStatus};
 use serde_json::{Value, json};
 
 use super::fixture::{ToolFixture, yolo_settings};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use architect::model::{CallId, Sha256Digest, ToolCall, ToolStatus};
 use architect::port::{AuthorizationOutcome, CancellationToken, Toolbox};
 use architect::tools::{OutputStore, TextWriter, ToolSettings};
+use architect::types::{CallId, Sha256Digest, ToolCall, ToolStatus};
 use architect::workspace::{LinePage, LinePosition};
 use serde_json::json;
 

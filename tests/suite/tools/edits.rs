@@ -3,9 +3,9 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use architect::model::ToolStatus;
 use architect::policy::{FilePatterns, Guardrails};
 use architect::tools::{FileDeletion, ToolSettings, permission_rules};
+use architect::types::ToolStatus;
 use serde_json::{Value, json};
 
 use super::fixture::{ToolFixture, yolo_settings};

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::Arc;
 
 use architect::machine::{CallIntent, FileDigests};
-use architect::model::{FileAction, FileChange};
+use architect::types::{FileAction, FileChange};
 use architect::workspace::sha256;
 use serde_json::json;
 

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use architect::exec::{SandboxPolicy, Supervisor, VariableFilter, clean_environment};
 use architect::machine::CallIntent;
-use architect::model::{ToolCall, ToolResult, ToolStatus};
 use architect::policy::{ConfirmMode, Repositories, UnwritablePaths};
 use architect::port::{ApprovedCall, AuthorizationOutcome, Toolbox};
 use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
+use architect::types::{ToolCall, ToolResult, ToolStatus};
 use architect::workspace::WorkspaceRoot;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 
 use architect::exec::{SandboxLevel, SandboxMode};
-use architect::model::ToolStatus;
+use architect::types::ToolStatus;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use serde_json::json;
 

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use architect::model::{FileAction, ToolStatus};
 use architect::tools::{FileDeletion, ToolSettings};
+use architect::types::{FileAction, ToolStatus};
 use serde_json::json;
 
 use super::fixture::{ToolFixture, yolo_settings};

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use architect::model::{ToolCall, ToolStatus};
 use architect::policy::{ConfirmMode, ConfirmationAnswer, ConfirmationRequest, Confirmer};
 use architect::port::{AuthorizationOutcome, EffectContext, Toolbox};
 use architect::tools::{ToolSettings, permission_rules};
+use architect::types::{ToolCall, ToolStatus};
 use serde_json::{Value, json};
 
 use super::fixture::ToolFixture;

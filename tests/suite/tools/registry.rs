@@ -1,9 +1,9 @@
 //! What every call goes through.
 
-use architect::model::{CallAccess, ToolCall, ToolResult, ToolStatus};
 use architect::policy::ConfirmMode;
 use architect::port::{AuthorizationOutcome, PreparedCall, Toolbox};
 use architect::tools::{ExecutionMode, ToolSettings};
+use architect::types::{CallAccess, ToolCall, ToolResult, ToolStatus};
 use serde_json::{Value, json};
 
 use super::fixture::{ToolFixture, yolo_settings};

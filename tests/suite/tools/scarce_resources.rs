@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use architect::exec::{SandboxGap, SandboxLevel, SandboxMode, SandboxRequirement};
-use architect::model::ToolStatus;
+use architect::types::ToolStatus;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Odd workspaces and odd calls.
 
-use architect::model::{ToolCall, ToolStatus};
 use architect::port::{AuthorizationOutcome, Toolbox};
+use architect::types::{ToolCall, ToolStatus};
 use serde_json::json;
 
 use super::fixture::ToolFixture;

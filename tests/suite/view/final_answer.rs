@@ -1,6 +1,6 @@
 //! The final answer, and the sentence in place of a missing one.
 
-use architect::model::{Fault, FaultKind, ReplyFinish, RunLimits, RunTime, TimeSpan};
+use architect::types::{Fault, FaultKind, ReplyFinish, RunLimits, RunTime, TimeSpan};
 use architect::view::{AnswerDestination, ReportSink, TextSink};
 
 use crate::kit::model::FakeCall;

@@ -5,15 +5,15 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use architect::machine::{CallIntent, Conversation, Event, Machine, StopReason};
-use architect::model::{
-    ConversationItem, Fault, FileAction, FileChange, MessageOrigin, Price, Reply, ReplyFinish,
-    ReplyPart, RunRules, RunTime, Signal, TimeSpan, Tokens, ToolCall, ToolResult, ToolStatus,
-    Usage, UserMessage,
-};
 use architect::port::{
     EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun, MessageSource,
 };
 use architect::runner::{Driver, DriverInput, InlineExecutor, Ports, RequestContext};
+use architect::types::{
+    ConversationItem, Fault, FileAction, FileChange, MessageOrigin, Price, Reply, ReplyFinish,
+    ReplyPart, RunRules, RunTime, Signal, TimeSpan, Tokens, ToolCall, ToolResult, ToolStatus,
+    Usage, UserMessage,
+};
 use architect::view::{
     CostSource, OutputError, PriorUsage, ReportSink, Reporter, RunInfo, RunResult,
 };

@@ -1,6 +1,6 @@
 //! The log for people.
 
-use architect::model::{Fault, FaultKind, LoopDetection, ReplyFinish, RunLimits, Tokens};
+use architect::types::{Fault, FaultKind, LoopDetection, ReplyFinish, RunLimits, Tokens};
 use architect::view::human::{HumanLog, LogStyle};
 use architect::view::{Language, ReportSink};
 

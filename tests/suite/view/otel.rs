@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use architect::model::{Fault, FaultKind};
+use architect::types::{Fault, FaultKind};
 use architect::view::otel::{ExportRequest, OtelSettings, OtelSink};
 use architect::view::{ReportSink, RunResult};
 use serde_json::Value;

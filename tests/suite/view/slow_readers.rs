@@ -88,7 +88,7 @@ struct WaitingOutput<O>(O);
 impl<O: ReportSink> ReportSink for WaitingOutput<O> {
     fn on_event(
         &mut self,
-        event: &architect::view::public::PublicEvent,
+        event: &architect::view::public_events::PublicEvent,
     ) -> Result<(), architect::port::Disconnected> {
         let until = Instant::now() + Duration::from_secs(5);
         loop {
@@ -127,7 +127,7 @@ fn a_stalled_reader_delays_neither_the_run_nor_its_end() {
 /// A signal ends the wait for a reader only if no run is active.
 #[test]
 fn a_signal_ends_the_wait_for_a_reader_only_after_the_run() {
-    use architect::model::Signal;
+    use architect::types::Signal;
 
     let (reader, writer): (PipeReader, _) = io::pipe().unwrap();
     let reporter = Reporter::new(streamed(writer));
@@ -184,7 +184,7 @@ fn a_terminated_process_still_has_its_last_line() {
     let page = SharedBuffer::default();
     let reporter = Reporter::new(streamed(page.clone()));
     let _watcher = reporter.observe_run(super::fixture::run_info());
-    let signal = architect::model::Signal::Interrupt;
+    let signal = architect::types::Signal::Interrupt;
     reporter.report_shutdown(StopReason::UserInterrupt(signal));
     let last = last_line(page.text().as_bytes());
     assert_eq!((&last["type"], &last["exit_code"]), (&"result".into(), &130.into()));

@@ -1,6 +1,6 @@
 //! The documents for programs.
 
-use architect::model::{Fault, FaultKind};
+use architect::types::{Fault, FaultKind};
 use architect::view::{JsonFormat, JsonSink, ReportSink};
 use serde_json::Value;
 

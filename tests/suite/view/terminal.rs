@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use architect::model::ReplyFinish;
 use architect::runner::SystemClock;
+use architect::types::ReplyFinish;
 use architect::view::human::{HumanLog, LogDetail, LogStyle, TerminalView};
 use architect::view::{AnswerDestination, Language, ReportSink, TextSink};
 use proptest::prelude::*;

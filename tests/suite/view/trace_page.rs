@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use architect::machine::{CallPurpose, CloseReason, StateKind, StopReason};
-use architect::model::{
+use architect::types::{
     CallId, Decision, FileAction, FileChange, MessageOrigin, MicroUsd, ReplyFinish, RunTime,
     TimeSpan, Tokens, ToolStatus,
 };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use architect::llm::{ConnectError, ModelConnectionSettings, Recorder};
-use architect::model::{FaultClass, FaultKind, RunTime};
 use architect::port::{Clock, WallClock};
+use architect::types::{FaultClass, FaultKind, RunTime};
 use serde_json::{Value, json};
 
 use super::caller::{CallResult, KEY, WireCaller, long_timeouts};

@@ -6,10 +6,10 @@ use std::time::Duration;
 use architect::llm::model_table::ModelTable;
 use architect::llm::{ConnectError, ModelConnectionSettings, ModelSpec, connect};
 use architect::machine::{CallPurpose, ConversationEntry, EntryId};
-use architect::model::{
+use architect::port::{EffectContext, Model, ModelRequest, ReplyDelta, ToolSpec};
+use architect::types::{
     ConversationItem, Fault, MessageOrigin, Reply, Tokens, ToolExchange, ToolResult, ToolStatus,
 };
-use architect::port::{EffectContext, Model, ModelRequest, ReplyDelta, ToolSpec};
 use serde_json::Value;
 
 use crate::kit::effect::scope;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use architect::model::{FaultClass, FaultKind, ReplyFinish, Tokens, ToolArguments};
 use architect::port::{ReplyDelta, ToolSpec};
+use architect::types::{FaultClass, FaultKind, ReplyFinish, Tokens, ToolArguments};
 use serde_json::json;
 
 use super::caller::{CallResult, KEY, WireCaller, long_timeouts, short_timeouts};

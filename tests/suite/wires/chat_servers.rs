@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use architect::model::{Fault, FaultClass, FaultKind, ReplyFinish, Tokens};
 use architect::port::{ReplyDelta, ToolSpec};
+use architect::types::{Fault, FaultClass, FaultKind, ReplyFinish, Tokens};
 use serde_json::{Value, json};
 
 use super::caller::{WireCaller, long_timeouts};

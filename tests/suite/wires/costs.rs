@@ -2,7 +2,7 @@
 
 use architect::llm::ModelSpec;
 use architect::llm::model_table::ModelTable;
-use architect::model::{MicroUsd, Price, Tokens, Usage};
+use architect::types::{MicroUsd, Price, Tokens, Usage};
 use proptest::prelude::*;
 
 use super::caller::{WireCaller, long_timeouts};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use architect::llm::{ConnectError, KeyCommandSetting, ModelConnectionSettings};
-use architect::model::{FaultClass, FaultKind};
+use architect::types::{FaultClass, FaultKind};
 
 use super::caller::{WireCaller, long_timeouts};
 use super::recorded_streams::{Wire, one};

@@ -6,9 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use architect::machine::StopReason;
-use architect::model::{RunLimits, RunRules, RunTime, TimeSpan};
 use architect::port::Clock;
 use architect::runner::{SystemClock, ThreadExecutor};
+use architect::types::{RunLimits, RunRules, RunTime, TimeSpan};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 

@@ -1,10 +1,10 @@
 //! Two hundred steps: each request extends the previous one, on one connection.
 
-use architect::model::{
+use architect::port::ToolSpec;
+use architect::types::{
     ConversationItem, Reply as Answer, ReplyFinish, ReplyPart, ToolCall, ToolExchange, ToolResult,
     ToolStatus, Usage,
 };
-use architect::port::ToolSpec;
 use serde_json::json;
 
 use std::fs;

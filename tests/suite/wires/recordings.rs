@@ -1,6 +1,6 @@
 //! All wires with recorded streams: any chunking gives the same reply, and missing events are detected.
 
-use architect::model::{
+use architect::types::{
     FaultClass, FaultKind, Reply as Answer, ReplyFinish, ReplyPart, ToolArguments,
 };
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ pub(super) fn seen(reply: &Answer) -> Value {
         ToolArguments::Malformed { .. } => json!("malformed"),
         ToolArguments::Truncated { .. } => Value::Null,
     };
-    let call = |call: &architect::model::ToolCall| json!({"id": call.id, "name": call.name, "arguments": arguments(&call.arguments)});
+    let call = |call: &architect::types::ToolCall| json!({"id": call.id, "name": call.name, "arguments": arguments(&call.arguments)});
     let opaque = reply.parts.iter().filter_map(|part| match part {
         ReplyPart::Opaque(opaque) => Some(serde_json::from_str(&opaque.json).unwrap()),
         ReplyPart::Text(_) | ReplyPart::Call(_) => None,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use architect::llm::scripted::ScriptPosition;
 use architect::llm::{ConnectError, ModelConnectionSettings, OnMismatch, Recorder, Recording};
-use architect::model::FaultKind;
+use architect::types::FaultKind;
 use tempfile::TempDir;
 
 use super::caller::{KEY, WireCaller, long_timeouts, short_timeouts};

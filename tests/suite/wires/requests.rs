@@ -5,11 +5,11 @@ use std::sync::Arc;
 use architect::machine::{
     CompactionSummary, Conversation, ConversationChange, ConversationEntry, EntryId,
 };
-use architect::model::{
+use architect::port::ToolSpec;
+use architect::types::{
     ConversationItem, MessageOrigin, OpaqueBlock, Reply as Answer, ReplyFinish, ReplyPart, Tokens,
     ToolCall, ToolExchange, ToolResult, ToolStatus, Usage,
 };
-use architect::port::ToolSpec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -7,11 +7,11 @@ use architect::llm::connect;
 use architect::llm::model_table::ModelTable;
 use architect::llm::{ModelConnectionSettings, ModelSpec};
 use architect::machine::{CloseReason, Conversation, LlmFailure, Machine, State, StopReason};
-use architect::model::{
-    ConversationItem, MessageOrigin, RunLimits, RunRules, TimeSpan, ToolStatus,
-};
 use architect::runner::{
     Driver, Executor, InlineExecutor, Ports, RequestContext, SystemClock, ThreadExecutor,
+};
+use architect::types::{
+    ConversationItem, MessageOrigin, RunLimits, RunRules, TimeSpan, ToolStatus,
 };
 use serde_json::json;
 

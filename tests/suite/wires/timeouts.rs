@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use architect::llm::ModelConnectionSettings;
-use architect::model::{FaultKind, Reply as Answer};
+use architect::types::{FaultKind, Reply as Answer};
 
 use super::caller::{WireCaller, long_timeouts};
 use crate::kit::chat;

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use architect::llm::ModelConnectionSettings;
-use architect::model::{Fault, FaultClass, FaultKind, Reply};
+use architect::types::{Fault, FaultClass, FaultKind, Reply};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};

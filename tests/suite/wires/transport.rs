@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use architect::llm::{ConnectError, ModelConnectionSettings};
-use architect::model::{Fault, FaultClass, FaultKind};
+use architect::types::{Fault, FaultClass, FaultKind};
 
 use super::caller::{KEY, WireCaller, env, long_timeouts, short_timeouts};
 use crate::kit::chat::{text, unstreamed};

@@ -1,6 +1,6 @@
 //! Unusual but valid replies: other spellings of finish reasons, additional fields, gaps, and empty fields.
 
-use architect::model::{FaultClass, FaultKind, ReplyFinish, ToolArguments};
+use architect::types::{FaultClass, FaultKind, ReplyFinish, ToolArguments};
 use serde_json::{Value, json};
 
 use super::recorded_streams::{Wire, one};
@@ -209,7 +209,7 @@ fn the_output_counts_if_item_events_have_gaps() {
             "{streamed:?}"
         );
         let found =
-            reply.parts.iter().filter(|part| matches!(part, architect::model::ReplyPart::Call(_)));
+            reply.parts.iter().filter(|part| matches!(part, architect::types::ReplyPart::Call(_)));
         assert_eq!(found.count(), 1);
         if !streamed.is_empty() {
             let events = [streamed.as_slice(), &[completed("completed", &[])]].concat();

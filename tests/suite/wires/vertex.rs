@@ -1,7 +1,7 @@
 //! Vertex: Gemini and Claude, with their own formats in the paths of Google.
 
 use architect::llm::{ConnectError, ModelConnectionSettings};
-use architect::model::{FaultClass, FaultKind};
+use architect::types::{FaultClass, FaultKind};
 
 use super::caller::{KEY, WireCaller, long_timeouts};
 use super::recorded_streams::{Wire, all, one};

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::coordinator::Coordinator;
 use super::error::{CoordinationError, ReserveError};
-use super::protocol::{BatchLimits, Charge, Lease, ReservationId};
+use super::protocol::{Charge, ChargeLimits, Lease, ReservationId};
 use crate::machine::CallPurpose;
-use crate::model::{Fault, FaultKind, MicroUsd, OutputLimits, Price, Reply, TimeSpan, Tokens};
 use crate::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta, RequestDigest};
+use crate::types::{Fault, FaultKind, MicroUsd, OutputLimits, Price, Reply, TimeSpan, Tokens};
 
 /// A model whose calls are reserved in the budget of a batch before they are sent, and settled after.
 ///
@@ -84,7 +84,7 @@ impl Model for BudgetedModel {
         }
         let wanted = ask.max_output.or(payer.limits.output.user_limit);
         let (limits, spent, reserved) = payer.coordinator.budget();
-        let (max_output, output) = if limits == BatchLimits::default() {
+        let (max_output, output) = if limits == ChargeLimits::default() {
             (ask.max_output, wanted.unwrap_or(payer.limits.output.model_limit))
         } else {
             let wanted = wanted.unwrap_or(payer.limits.output.model_limit);
@@ -107,9 +107,9 @@ impl Model for BudgetedModel {
 #[derive(Clone, Copy)]
 struct Left {
     /// Without what is spent.
-    unspent: BatchLimits,
+    unspent: ChargeLimits,
     /// Without what is spent or reserved.
-    free: BatchLimits,
+    free: ChargeLimits,
 }
 
 impl ModelCall for BudgetedCall {
@@ -181,7 +181,7 @@ impl CellPayer {
     ///
     /// That is what is free, or half of what is unspent if that is more: then the call waits for others.
     fn output_limit(&self, wanted: Tokens, input: Tokens, left: Left) -> Option<Tokens> {
-        let covered = |limits: BatchLimits| {
+        let covered = |limits: ChargeLimits| {
             let by_money = match limits.money.zip(self.limits.price) {
                 Some((money, price)) => price.affordable_output(money, input)?,
                 None => wanted,
@@ -246,14 +246,7 @@ impl CellPayer {
     }
 }
 
-impl BatchLimits {
-    fn less(self, charge: Charge) -> Self {
-        Self {
-            money: self.money.map(|limit| limit.saturating_sub(charge.money)),
-            tokens: self.tokens.map(|limit| limit.saturating_sub(charge.tokens)),
-        }
-    }
-
+impl ChargeLimits {
     fn half(self) -> Self {
         Self {
             money: self.money.map(|limit| MicroUsd(limit.0 / 2)),

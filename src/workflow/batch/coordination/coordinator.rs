@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use super::error::{CoordinationError, ReserveError, Result};
 use super::protocol::{
-    BatchLimits, CellId, CellOutcome, Charge, Lease, LeaseToken, Record, Refusal, ReopenAs,
+    CellId, CellOutcome, Charge, ChargeLimits, Lease, LeaseToken, Record, Refusal, ReopenAs,
     Request, ReservationId, SharedState, SharedTime, WorkerId, decide,
 };
 use super::shared_log::SharedLog;
 use crate::journal::{SessionId, WallTime};
-use crate::model::{Durability, TimeSpan};
 use crate::port::{Clock, lock};
+use crate::types::{Durability, TimeSpan};
 
 /// What a process shares with the other processes of its batch. All threads of a process use one.
 pub struct Coordinator {
@@ -25,7 +25,7 @@ pub struct Coordinator {
 #[derive(Clone)]
 pub struct CoordinationSettings {
     /// The limits of the batch. Those of the command that was started last are in force.
-    pub limits: BatchLimits,
+    pub limits: ChargeLimits,
     /// The time after which a lease ends unless it is renewed. It is renewed three times as often.
     pub lease_time: TimeSpan,
     /// Whether the log survives the end of the machine.
@@ -99,7 +99,7 @@ impl Coordinator {
         let log = SharedLog::open(dir, cells)?;
         let limits = settings.limits;
         let has_locks = log.has_working_locks()?;
-        if !has_locks && limits != BatchLimits::default() {
+        if !has_locks && limits != ChargeLimits::default() {
             return Err(CoordinationError::LocalLocks(dir.to_owned()));
         }
         let coordinator = Self { settings, has_locks, log: Mutex::new(log) };
@@ -248,7 +248,7 @@ impl Coordinator {
     }
 
     /// Returns the limits, what is spent and what is reserved, as far as this process knows.
-    pub fn budget(&self) -> (BatchLimits, Charge, Charge) {
+    pub fn budget(&self) -> (ChargeLimits, Charge, Charge) {
         let state = &lock(&self.log).state;
         let (spent, reserved) = state.usage();
         (state.limits(), spent, reserved)

@@ -1,11 +1,11 @@
 //! Errors of the coordination of a batch.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use thiserror::Error;
 
 use super::CellId;
+use crate::workspace::IoError;
 
 /// The result of an operation on the log of a batch.
 pub(super) type Result<T, E = CoordinationError> = std::result::Result<T, E>;
@@ -17,15 +17,8 @@ pub enum CoordinationError {
     #[error("the lease on {} has ended, and another worker may run it", .0.0)]
     LeaseLost(CellId),
     /// The log can't be read or written.
-    #[error("could not {operation} {}: {source}", path.display())]
-    Io {
-        /// The operation.
-        operation: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
     /// A record of the log is damaged, and there are others after it.
     #[error("{} is damaged at byte {offset}", path.display())]
     Damaged {
@@ -57,19 +50,4 @@ pub enum ReserveError {
     /// The request failed.
     #[error(transparent)]
     Failed(#[from] CoordinationError),
-}
-
-/// Adds the operation and the file to an I/O error.
-pub(super) trait LogIoContext<T> {
-    fn io_context(self, operation: &'static str, path: &Path) -> Result<T>;
-}
-
-impl<T, E: Into<io::Error>> LogIoContext<T> for Result<T, E> {
-    fn io_context(self, operation: &'static str, path: &Path) -> Result<T> {
-        self.map_err(|error| CoordinationError::Io {
-            operation,
-            path: path.to_owned(),
-            source: error.into(),
-        })
-    }
 }

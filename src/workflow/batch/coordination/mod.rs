@@ -22,5 +22,5 @@ pub use budgeted_model::{BudgetedModel, CallLimits, CellPayer};
 pub use coordinator::{Claim, CoordinationSettings, Coordinator, Progress, SessionProbe};
 pub use error::{CoordinationError, ReserveError};
 pub use protocol::{
-    BatchLimits, CellId, CellOutcome, Charge, Lease, LeaseToken, ReopenAs, ReservationId, WorkerId,
+    CellId, CellOutcome, Charge, ChargeLimits, Lease, LeaseToken, ReopenAs, ReservationId, WorkerId,
 };

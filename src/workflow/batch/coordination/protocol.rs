@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::journal::SessionId;
-use crate::model::{MicroUsd, TimeSpan, Tokens};
+use crate::types::{MicroUsd, TimeSpan, Tokens};
 
 /// The identity of a cell, from what defines it (task, variant, hash). The same cell has the same id in every process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -50,9 +50,9 @@ pub struct Charge {
     pub tokens: Tokens,
 }
 
-/// The limits of all cells together. `None` means no limit.
+/// The limits of what all cells of a batch, or all sessions of a workflow, use together. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct BatchLimits {
+pub struct ChargeLimits {
     /// The cost.
     pub money: Option<MicroUsd>,
     /// Input and output tokens.
@@ -101,7 +101,7 @@ pub enum ReopenAs {
 #[serde(rename_all = "snake_case")]
 pub enum Record {
     /// These limits are in force. Cells that were ended by earlier ones are open again.
-    Limits(BatchLimits),
+    Limits(ChargeLimits),
     /// A worker has a lease on a cell. An earlier lease on it is over.
     Claimed {
         /// The cell.
@@ -170,7 +170,7 @@ pub enum Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Put limits in force.
-    SetLimits(BatchLimits),
+    SetLimits(ChargeLimits),
     /// Take a cell.
     Claim {
         /// The worker.
@@ -238,7 +238,7 @@ pub enum Refusal {
 /// What all processes of a batch know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SharedState {
-    limits: BatchLimits,
+    limits: ChargeLimits,
     spent: Charge,
     reserved: Charge,
     /// All cells: first those of this process, in their order.
@@ -455,7 +455,7 @@ impl SharedState {
     }
 
     /// Returns the limits in force.
-    pub fn limits(&self) -> BatchLimits {
+    pub fn limits(&self) -> ChargeLimits {
         self.limits
     }
 
@@ -606,11 +606,25 @@ impl SharedState {
     }
 }
 
-impl BatchLimits {
+impl ChargeLimits {
     /// Returns whether a charge is within the limits.
     pub fn cover(&self, charge: Charge) -> bool {
         self.money.is_none_or(|limit| charge.money <= limit)
             && self.tokens.is_none_or(|limit| charge.tokens <= limit)
+    }
+
+    /// Returns whether a charge leaves nothing of a limit.
+    pub fn are_reached(&self, charge: Charge) -> bool {
+        self.money.is_some_and(|limit| charge.money >= limit)
+            || self.tokens.is_some_and(|limit| charge.tokens >= limit)
+    }
+
+    /// Returns what a charge leaves of the limits.
+    pub fn less(self, charge: Charge) -> Self {
+        Self {
+            money: self.money.map(|limit| limit.saturating_sub(charge.money)),
+            tokens: self.tokens.map(|limit| limit.saturating_sub(charge.tokens)),
+        }
     }
 }
 

@@ -10,12 +10,12 @@ use rustix::fs::{Dev, OFlags, fstat, major, minor};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::error::{CoordinationError, LogIoContext, Result};
+use super::error::{CoordinationError, Result};
 use super::protocol::{CellId, Record, SharedState, SharedTime, apply};
 use crate::journal::{seal, verify_seal};
-use crate::model::TimeSpan;
+use crate::types::TimeSpan;
 use crate::workflow::batch::folder::LOG_FILE;
-use crate::workspace::lock_within;
+use crate::workspace::{IoContext, IoError, lock_within};
 
 /// How long to wait for the lock. A process holds it for some milliseconds, unless it is suspended meanwhile.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -142,7 +142,7 @@ impl SharedLog {
         if let Err(error) = self.file.write_all_at(&buffer, self.offset) {
             // Half a record that stays is dropped by the next process that writes.
             let _ = self.file.set_len(self.offset);
-            return Err(error).io_context("write to", &self.path);
+            Err(error).io_context("write to", &self.path)?;
         }
         if sync {
             self.file.sync_data().io_context("make durable", &self.path)?;
@@ -166,7 +166,7 @@ impl SharedLog {
         match self.read_records(now)? {
             LogTail::Nothing => Ok(()),
             LogTail::Incomplete => {
-                self.file.set_len(self.offset).io_context("truncate", &self.path)
+                Ok(self.file.set_len(self.offset).io_context("truncate", &self.path)?)
             }
             LogTail::Damaged => {
                 Err(CoordinationError::Damaged { path: self.path.clone(), offset: self.offset })
@@ -213,8 +213,11 @@ impl SharedLog {
     /// Fails if the log was deleted: other processes wouldn't see what this one writes.
     fn check_is_linked(&self) -> Result<()> {
         let links = self.file.metadata().io_context("inspect", &self.path)?.nlink();
-        let gone = || io::Error::new(io::ErrorKind::NotFound, "it was deleted");
-        if links == 0 { Err(gone()).io_context("write to", &self.path) } else { Ok(()) }
+        if links == 0 {
+            let gone = io::Error::new(io::ErrorKind::NotFound, "it was deleted");
+            Err(gone).io_context("write to", &self.path)?;
+        }
+        Ok(())
     }
 
     fn lock(&self) -> Result<()> {
@@ -228,9 +231,7 @@ impl SharedLog {
     fn lock_error(&self, error: io::Error) -> CoordinationError {
         match has_no_locks(&error) {
             true => CoordinationError::NoLocks(self.path.clone()),
-            false => {
-                CoordinationError::Io { operation: "lock", path: self.path.clone(), source: error }
-            }
+            false => IoError { operation: "lock", path: self.path.clone(), source: error }.into(),
         }
     }
 

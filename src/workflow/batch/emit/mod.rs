@@ -10,7 +10,7 @@ pub use kubernetes::KubernetesJob;
 pub use slurm::SlurmScript;
 
 use super::cell::plain_name;
-use crate::model::pluralize;
+use crate::types::pluralize;
 use crate::view::sanitize::{self, is_harmful};
 
 /// A batch that another machine runs.

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex};
 
 use architect::journal::{Durability, JournalEndKind, SessionId, SessionStore};
-use architect::model::{ConversationItem, ToolStatus};
+use architect::types::{ConversationItem, ToolStatus};
 use serde_json::Value;
 
 use crate::kit::chat;

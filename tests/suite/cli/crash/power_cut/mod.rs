@@ -362,7 +362,7 @@ impl RecordedRun {
         let workspace = folder.path().join("work");
         let workspace = WorkspaceIdentity { root: workspace, ..past.setup.workspace.clone() };
         let setting = SessionSetup { workspace, ..past.setup.clone() };
-        let rules = architect::model::RunRules::clone(&past.machine.state.run().rules);
+        let rules = architect::types::RunRules::clone(&past.machine.state.run().rules);
         let how = ResumeOptions {
             now: SystemTime::now(),
             setup: setting,

@@ -17,10 +17,10 @@ use crate::machine::{
     BudgetUsage, CallPurpose, CallState, CheckResult, Effect, Event, EventKind, Machine,
     MachineNote, MachineOutput, PricedUsage, RunOutcome, State, StateKind, StopReason, Transition,
 };
-use crate::model::{
+use crate::port::{EffectNotice, HookOutcome, HookPoint, HookRun, ReplyDelta, RunEvent};
+use crate::types::{
     ConversationItem, EffectId, MessageOrigin, ReplyFinish, RunTime, Sha256Digest, TimeSpan,
 };
-use crate::port::{EffectNotice, HookOutcome, HookPoint, HookRun, ReplyDelta, RunEvent};
 use crate::view::RunInfo;
 
 /// Projects the events of the driver to public events. Pure: the same run gives the same events.

@@ -11,11 +11,11 @@ use super::serialize::{StopReasonName, TokenUsage, dollars, millis, reason, seco
 use crate::machine::{
     Authorization, CallPurpose, CloseReason, NoFinalSummary, RunStatus, StopReason,
 };
-use crate::model::{
+use crate::port::{HookOutcome, HookPoint};
+use crate::types::{
     CallId, Decision, EffectId, FaultKind, FileChange, MicroUsd, ReplyFinish, RunLimits,
     Sha256Digest, TimeSpan, Tokens, ToolStatus, Usage,
 };
-use crate::port::{HookOutcome, HookPoint};
 
 /// One public event.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::machine::StopReason;
-use crate::model::{MicroUsd, TimeSpan, Tokens, Usage};
+use crate::types::{MicroUsd, TimeSpan, Tokens, Usage};
 
 /// The usage of one or several model calls. Input includes cached input; output includes reasoning.
 #[derive(Serialize, Deserialize, JsonSchema)]

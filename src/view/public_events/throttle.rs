@@ -1,6 +1,6 @@
 //! A rate limit for warnings from outside the run, such as those of servers.
 
-use crate::model::{RunTime, TimeSpan};
+use crate::types::{RunTime, TimeSpan};
 
 /// Lets a burst through, and then one in each interval.
 pub(super) struct Throttle {

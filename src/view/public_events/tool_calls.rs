@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::public_event::decision_of;
 use super::{PublicEventKind, ToolCallEnd, ToolCallStart};
 use crate::machine::{CallState, Effect, EntryId, Event, Executing, Machine, State};
-use crate::model::{
+use crate::types::{
     CallId, ConversationItem, Decision, EffectId, ToolArguments, ToolCall, ToolResult,
 };
 

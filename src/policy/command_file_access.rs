@@ -3,7 +3,7 @@
 //! Only files that a command line names are found here. Files that its programs open by themselves are protected by the
 //! sandbox.
 
-use super::command::{CommandLine, is_in};
+use super::command_analysis::{CommandLine, is_in};
 use super::file_patterns::FilePatterns;
 use super::guardrails::Guardrails;
 use super::shell::{RedirectionKind, ShellCommand, ShellWord, WordForm};

@@ -27,7 +27,7 @@ macro_rules! word_enum {
             $( $(#[$variant_meta])* #[serde(rename = $word)] $Variant, )+
         }
 
-        impl $crate::model::WordEnum for $Name {
+        impl $crate::types::WordEnum for $Name {
             const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$Variant)),+];
         }
 

@@ -143,7 +143,7 @@ impl ConversationItem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CallId, ReplyFinish, ReplyPart, ToolCall, ToolStatus, Usage};
+    use crate::types::{CallId, ReplyFinish, ReplyPart, ToolCall, ToolStatus, Usage};
 
     fn reply(ids: &[&str]) -> Reply {
         let call = |id: &&str| ReplyPart::Call(ToolCall::new((*id).into(), "grep", "{}"));

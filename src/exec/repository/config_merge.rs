@@ -1,0 +1,71 @@
+//! Takes over changes of the configuration of a repository from the copy that commands write.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use cap_std::fs::{Dir, OpenOptionsExt as _};
+use rustix::fs::OFlags;
+use uuid::Uuid;
+
+use super::scan::{self, MAX_CONFIG};
+
+/// How often, and at what interval, a configuration locked by git is tried again.
+const LOCK_ATTEMPTS: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// Replaces a file in a folder that commands may write, whatever is at its path.
+pub(super) fn replace_file(temp: &Dir, folder: &Path, content: &[u8]) -> io::Result<()> {
+    temp.create_dir_all(folder)?;
+    let new = folder.join(Uuid::now_v7().simple().to_string());
+    temp.open_with(&new, cap_std::fs::OpenOptions::new().write(true).create_new(true))?
+        .write_all(content)?;
+    temp.rename(&new, temp, folder.join("config"))
+}
+
+/// Writes a configuration as git does: to a lock file first.
+pub(super) fn merge_config(owner: &Dir, old: &[u8], new: &[u8]) -> io::Result<()> {
+    let mut options = cap_std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    let mut attempt = 0;
+    let mut lock = loop {
+        match owner.open_with("config.lock", &options) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists && attempt < LOCK_ATTEMPTS =>
+            {
+                attempt += 1;
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            opened => break opened?,
+        }
+    };
+    let mut write = || {
+        if scan::read(owner, Path::new("config"), MAX_CONFIG)? != old {
+            return Err(io::Error::other("it was changed meanwhile"));
+        }
+        lock.write_all(new)?;
+        if let Ok(meta) = owner.metadata("config") {
+            owner.set_permissions("config.lock", meta.permissions())?;
+        }
+        // Renaming would remove the mount on the file from every running command and server.
+        if in_place(owner, old.len(), new).is_ok() {
+            return owner.remove_file("config.lock");
+        }
+        owner.rename("config.lock", owner, "config")
+    };
+    write().inspect_err(|_| {
+        let _ = owner.remove_file("config.lock");
+    })
+}
+
+/// Overwrites a configuration in place. It is valid at every moment: the surplus is filled with blank lines before it
+/// is cut off.
+fn in_place(owner: &Dir, old: usize, new: &[u8]) -> io::Result<()> {
+    let mut options = cap_std::fs::OpenOptions::new();
+    options.write(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    let mut config = owner.open_with("config", &options)?;
+    let mut padded = new.to_vec();
+    padded.resize(old.max(new.len()), b'\n');
+    config.write_all(&padded)?;
+    config.set_len(new.len() as u64)
+}
