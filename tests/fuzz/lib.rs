@@ -11,12 +11,12 @@ use architect::exec::{SandboxPolicy, Supervisor};
 use architect::llm::model_table::ModelTable;
 use architect::llm::{ModelConnectionSettings, ModelSpec, connect};
 use architect::machine::{CallPurpose, ConversationEntry, EntryId};
-use architect::types::{ConversationItem, Fault, MessageOrigin, Reply, TimeSpan, ToolCall};
 use architect::policy::ConfirmMode;
 use architect::port::{
     AuthorizationOutcome, CancellationToken, EffectContext, ModelRequest, Sleep, Toolbox,
 };
 use architect::tools::{FileDeletion, ToolRegistry, ToolSettings, standard_tools};
+use architect::types::{ConversationItem, Fault, MessageOrigin, Reply, TimeSpan, ToolCall};
 use architect::workspace::WorkspaceRoot;
 use serde_json::json;
 use tempfile::TempDir;

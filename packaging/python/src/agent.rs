@@ -6,10 +6,10 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use architect::types::{Fault, FaultKind, MicroUsd, Price, Reply};
 use architect::port::{
     CancellationToken, EffectContext, Model, ModelCall, ModelRequest, ReplyDelta,
 };
+use architect::types::{Fault, FaultKind, MicroUsd, Price, Reply};
 use architect::{AgentBuilder, AppError, FunctionTool, RunResult, set_supervisor};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use architect::machine::ConversationEntry;
+use architect::port::{ModelRequest, ToolSpec};
 use architect::types::{
     CallId, ConversationItem, Fault, FaultKind, Reply, ReplyFinish, ReplyPart, TimeSpan, Tokens,
     ToolCall, Usage,
 };
-use architect::port::{ModelRequest, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

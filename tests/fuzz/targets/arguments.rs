@@ -1,8 +1,8 @@
 //! A tool, by the first byte, and the arguments of a call: they are accepted, or there is a result with an error.
 #![no_main]
 
-use architect::types::ToolCall;
 use architect::port::Toolbox;
+use architect::types::ToolCall;
 use architect_fuzz::ToolFixture;
 
 thread_local!(static FIXTURE: ToolFixture = ToolFixture::new());

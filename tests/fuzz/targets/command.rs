@@ -1,9 +1,9 @@
 //! The decision on a command line is always the same, and no mode or rule allows what is forbidden.
 #![no_main]
 
-use architect::types::{ConfirmMode, Decision};
 use architect::policy::{CallKind, CallTarget, CommandTarget, Guardrails, PolicyEngine};
 use architect::tools::permission_rules;
+use architect::types::{ConfirmMode, Decision};
 
 /// Returns policies, each at least as strict as the one before.
 fn policies() -> [PolicyEngine; 3] {

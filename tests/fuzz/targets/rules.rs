@@ -1,9 +1,9 @@
 //! A rule and, after a line end, what it is compared with: a denial always takes precedence over a permission.
 #![no_main]
 
-use architect::types::{ConfirmMode, Decision};
 use architect::policy::{CallKind, CallTarget, CommandTarget, Guardrails, PolicyEngine};
 use architect::tools::permission_rules;
+use architect::types::{ConfirmMode, Decision};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
