@@ -108,8 +108,12 @@ impl Worktrees {
             Some(worktree.locked.file()),
         )?;
         let is_merged = worktree.record.merged.as_ref() == Some(&state.digest);
-        if is_merged && !worktree.record.changes.is_empty() {
-            return Ok(MergeOutcome::Files(worktree.record.changes.clone()));
+        let earlier =
+            Some(&worktree.record.changes).filter(|made| is_merged && !made.is_empty()).cloned();
+        if let Some(earlier) = &earlier
+            && confined.is_none()
+        {
+            return Ok(MergeOutcome::Files(earlier.clone()));
         }
         if changes.is_empty() {
             return Ok(MergeOutcome::Nothing);
@@ -118,6 +122,13 @@ impl Worktrees {
             Some(tree) => self.merge_branch(worktree, tree, &state, confined)?,
             None => merge_copy(worktree)?,
         };
+        // What the user has removed since from the tree is merged again.
+        if let Some(earlier) = earlier
+            && files.is_empty()
+            && forward.is_none()
+        {
+            return Ok(MergeOutcome::Files(earlier));
+        }
         let mut changes = Vec::new();
         if !files.is_empty() {
             let log = MergeLog { digest: state.digest.clone(), top: top.clone(), files };
@@ -502,6 +513,8 @@ fn plan(
         match merged? {
             Err(conflict) => conflicts.push(format!("{}: {conflict}", file.path.display())),
             Ok(None) => {}
+            // It is merged already.
+            Ok(Some(after)) if after == ours => {}
             Ok(Some(after)) => planned.push(PlannedChange::new(file.path, &ours, after)),
         }
     }

@@ -269,6 +269,13 @@ fn a_worktree_is_merged_by_fast_forward_or_as_changes() {
     assert_eq!(mode & 0o111, 0o111);
     assert_eq!(fs::read_link(project.cli.path("link")).unwrap(), Path::new("a.txt"));
     assert_eq!(fs::read(project.cli.path(".git/index")).unwrap(), index);
+    // A repetition changes nothing, and merges again what is gone since.
+    let again = project.worktrees(&["merge", "p", "--json"]);
+    assert_eq!(again.json()["files"], ran.json()["files"]);
+    fs::remove_file(project.cli.path("new")).unwrap();
+    let again = project.worktrees(&["merge", "p", "--json"]);
+    assert_eq!(again.json()["files"].as_array().unwrap().len(), 1, "{}", again.out);
+    assert!(project.cli.path("new").exists());
     assert_eq!(project.worktrees(&["rm", "p"]).code, 0);
 }
 
