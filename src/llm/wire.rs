@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::decode::{DecodedReply, DeltaBuffer, TextField, replace_lone_surrogates};
+use super::decode::{DecodedReply, DeltaBuffer, TextField};
 use super::encode::MessageWriter;
 use super::schema;
 use crate::net::sse::SseEvent;
@@ -282,13 +282,13 @@ pub(super) trait ReplyReader: Send {
     fn finish(self: Box<Self>) -> Result<DecodedReply>;
 }
 
-/// Reads the next event of a stream. Halves of surrogate pairs in it are replaced.
+/// Reads the next event of a stream. Halves of surrogate pairs are joined.
 pub(super) fn push_event(
     reader: &mut dyn ReplyReader,
     event: SseEvent<'_>,
     deltas: &mut DeltaBuffer,
 ) -> Result {
-    let data = replace_lone_surrogates(event.data);
+    let data = deltas.surrogates.join(event.data);
     reader.push(SseEvent { data: &data, ..event }, deltas)
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::CallIds;
+use super::{CallIds, SurrogateJoiner};
 use crate::net::Secrets;
 use crate::port::ReplyDelta;
 use crate::types::{
@@ -41,6 +41,8 @@ pub(crate) struct DeltaBuffer {
     received_bytes: usize,
     /// Masked in the text.
     secrets: Secrets,
+    /// Reads the events of a stream.
+    pub(crate) surrogates: SurrogateJoiner,
 }
 
 /// Estimates the usage where the provider does not report it.

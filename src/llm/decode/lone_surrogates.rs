@@ -5,9 +5,45 @@ use std::borrow::Cow;
 /// The length of an escape of four digits.
 const ESCAPE: usize = 6;
 
-/// Replaces each escape of half a surrogate pair by that of U+FFFD, as decoders of invalid text do. Some servers cut a text
-/// in the middle of a character.
+/// Replaces each escape of half a surrogate pair by that of U+FFFD, as decoders of invalid text do.
 pub(crate) fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
+    replace(json, |_| Some("\\ufffd".to_owned()))
+}
+
+/// Joins the halves of surrogate pairs that a server cuts in two: the first one ends a string of an event, the second one
+/// begins a string of a later event. A first half whose second one never comes is left out.
+#[derive(Debug, Default)]
+pub(crate) struct SurrogateJoiner {
+    first: Option<String>,
+}
+
+impl SurrogateJoiner {
+    /// Returns the next event with whole characters only.
+    pub(crate) fn join<'a>(&mut self, json: &'a str) -> Cow<'a, str> {
+        replace(json, |half| {
+            if half.is_first && half.ends_string {
+                self.first = Some(half.escape.to_owned());
+                return None;
+            }
+            let first = self.first.take_if(|_| !half.is_first && half.begins_string);
+            Some(first.map_or_else(|| "\\ufffd".to_owned(), |first| first + half.escape))
+        })
+    }
+}
+
+/// An escape of half a surrogate pair, without the other half beside it.
+struct LoneHalf<'a> {
+    escape: &'a str,
+    is_first: bool,
+    begins_string: bool,
+    ends_string: bool,
+}
+
+/// Replaces each lone half by what a function returns; nothing leaves it out.
+fn replace(
+    json: &str,
+    mut replacement: impl FnMut(LoneHalf<'_>) -> Option<String>,
+) -> Cow<'_, str> {
     let (mut fixed, mut copied, mut at) = (String::new(), 0, 0);
     while let Some(escape) = json[at..].find('\\') {
         at += escape;
@@ -19,8 +55,15 @@ pub(crate) fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
             _ => (1 + json[at + 1..].chars().next().map_or(0, char::len_utf8), false),
         };
         if is_lone {
+            let before = &json[..at];
+            let half = LoneHalf {
+                escape: &json[at..at + length],
+                is_first: unit < Some(0xdc00),
+                begins_string: before.ends_with('"') && !before.ends_with("\\\""),
+                ends_string: json[at + length..].starts_with('"'),
+            };
             fixed.push_str(&json[copied..at]);
-            fixed.push_str("\\ufffd");
+            fixed.extend(replacement(half));
             copied = at + length;
         }
         at += length;
@@ -58,5 +101,14 @@ mod tests {
         ] {
             assert_eq!(replace_lone_surrogates(broken), fixed);
         }
+    }
+
+    #[test]
+    fn halves_of_a_pair_in_two_events_are_joined() {
+        let mut joiner = SurrogateJoiner::default();
+        assert_eq!(joiner.join(r#"{"a":"x\ud83d"}"#), r#"{"a":"x"}"#);
+        assert_eq!(joiner.join(r#"{"type":"ping"}"#), r#"{"type":"ping"}"#);
+        assert_eq!(joiner.join(r#"{"a":"\ude00y"}"#), r#"{"a":"\ud83d\ude00y"}"#);
+        assert_eq!(joiner.join(r#"{"a":"\ude00y\ud83dz"}"#), r#"{"a":"\ufffdy\ufffdz"}"#);
     }
 }

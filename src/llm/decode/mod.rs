@@ -12,4 +12,4 @@ pub(super) use finish_reason::FinishReason;
 pub(super) use lenient::{
     JsonText, List, Object, TextField, TokenCount, TokenDetails, append, text_or_json,
 };
-pub(super) use lone_surrogates::replace_lone_surrogates;
+pub(super) use lone_surrogates::{SurrogateJoiner, replace_lone_surrogates};

@@ -261,10 +261,13 @@ fn invalid_utf8_and_json_are_faults() {
 }
 
 #[test]
-fn half_of_a_surrogate_pair_is_replaced() {
-    let lone = "data: {\"choices\":[{\"delta\":{\"content\":\"a\\ud83d\"}}]}\n\n";
-    let reply = stream(&[lone, &finish("stop"), &end()]).reply();
-    assert_eq!(&*reply.text(), "a\u{fffd}");
+fn halves_of_a_surrogate_pair_are_joined_and_others_replaced() {
+    let parts = ["a\\ud83d", "\\ude00b", "c\\ud83dd"].map(|text| {
+        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n")
+    });
+    let [first, second, third] = &parts;
+    let reply = stream(&[first, second, third, &finish("stop"), &end()]).reply();
+    assert_eq!(&*reply.text(), "a\u{1f600}bc\u{fffd}d");
 }
 
 /// Faults L44 and L46: the wire reports them, and the machine answers them.
