@@ -51,7 +51,7 @@ pub(crate) fn load_config(
     before: &SavedOptions,
 ) -> Result<(Config, SavedOptions), CliError> {
     let overrides = collect_options(args, output);
-    before.report_omitted(&args.layers.set);
+    before.report_omitted(&[args.layers.set.clone(), as_sets(&overrides)].concat())?;
     let agent = args.agent.clone().or_else(|| before.agent.clone());
     let layers = &args.layers;
     let mut own = layers.set.clone();
@@ -273,10 +273,19 @@ impl SavedOptions {
     }
 
     /// Warns, once in a process, about what a session had, is not stored, and is not among these settings.
-    fn report_omitted(&self, own: &[String]) {
+    ///
+    /// # Errors
+    ///
+    /// Fails if that is an address: another server would get the conversation and the key.
+    fn report_omitted(&self, own: &[String]) -> Result<(), CliError> {
         static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
         let is_missing = |key: &&String| !own.iter().any(|set| set_key(set) == **key);
         for key in self.omitted.iter().filter(is_missing) {
+            if key.ends_with("api_base") {
+                let text = "is not stored in the session, since it may contain a secret";
+                return Err(CliError::usage(format!("{key} {text}"))
+                    .hint(format!("give the address again: --set {key}=URL")));
+            }
             let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
             if !reported.insert(key.clone()) {
                 continue;
@@ -286,6 +295,7 @@ impl SavedOptions {
                  your configuration"
             );
         }
+        Ok(())
     }
 
     /// Reads the stored form; missing options are not set.

@@ -6,6 +6,7 @@ use super::keys::Description;
 use super::origin::{OriginSource, ValueOrigin, may_be_secret, suggests_secret};
 use super::problem::{ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
 use super::value_tree::{ConfigNode, ConfigValue};
+use crate::net::mask_address;
 
 /// The results of reading settings besides the settings.
 #[derive(Default)]
@@ -50,7 +51,7 @@ impl EffectiveValue {
     pub fn value(&self) -> Option<String> {
         let is_arguments = self.key.rsplit('.').next() == Some("args");
         let redacted = self.value.as_ref().map(|value| match value {
-            ConfigValue::Text(text) => ConfigValue::Text(redact_address(text)),
+            ConfigValue::Text(text) => ConfigValue::Text(mask_address(text)),
             ConfigValue::List(items) if is_arguments => ConfigValue::List(redact_arguments(items)),
             other => other.clone(),
         });
@@ -61,23 +62,6 @@ impl EffectiveValue {
 /// What stands for a secret.
 const MASK: &str = "***";
 
-/// Parameters of addresses whose values are no secrets.
-const HARMLESS_PARAMETERS: [&str; 3] = ["api-version", "api_version", "version"];
-
-/// Returns a text without the values of parameters, if it is an address.
-fn redact_address(text: &str) -> String {
-    let Some((address, parameters)) = text.split_once('?').filter(|_| text.contains("://")) else {
-        return text.to_owned();
-    };
-    let redact = |parameter: &str| match parameter.split_once('=') {
-        Some((name, _)) if !HARMLESS_PARAMETERS.contains(&name) => format!("{name}={MASK}"),
-        Some(_) => parameter.to_owned(),
-        None => MASK.to_owned(),
-    };
-    let parameters: Vec<String> = parameters.split('&').map(redact).collect();
-    format!("{address}?{}", parameters.join("&"))
-}
-
 /// Returns arguments of a program without those that may be secrets, by their form or by the option that they belong to.
 fn redact_arguments(items: &[ConfigNode]) -> Vec<ConfigNode> {
     let mut is_value = false;
@@ -87,7 +71,7 @@ fn redact_arguments(items: &[ConfigNode]) -> Vec<ConfigNode> {
         let redacted = match text.split_once('=') {
             _ if is_named => MASK.to_owned(),
             Some((name, _)) if suggests_secret(name) => format!("{name}={MASK}"),
-            _ if text.contains('?') && text.contains("://") => redact_address(text),
+            _ if text.contains('?') && text.contains("://") => mask_address(text),
             _ if may_be_secret(text) => MASK.to_owned(),
             _ => text.to_owned(),
         };

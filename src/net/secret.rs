@@ -24,6 +24,23 @@ pub enum SecretError {
 /// The replacement for a secret.
 const MASK: &str = "***";
 
+/// Parameters of addresses whose values are no secrets.
+const HARMLESS_PARAMETERS: [&str; 4] = ["alt", "api-version", "api_version", "version"];
+
+/// Returns a text without the values of parameters, if it is an address.
+pub fn mask_address(text: &str) -> String {
+    let Some((address, parameters)) = text.split_once('?').filter(|_| text.contains("://")) else {
+        return text.to_owned();
+    };
+    let mask = |parameter: &str| match parameter.split_once('=') {
+        Some((name, _)) if !HARMLESS_PARAMETERS.contains(&name) => format!("{name}={MASK}"),
+        Some(_) => parameter.to_owned(),
+        None => MASK.to_owned(),
+    };
+    let parameters: Vec<String> = parameters.split('&').map(mask).collect();
+    format!("{address}?{}", parameters.join("&"))
+}
+
 impl Secret {
     /// Returns the secret in `text`, without surrounding white space.
     ///

@@ -13,7 +13,7 @@ use super::record::{
     CassetteRecord, ChunkRecord, FORMAT_VERSION, RequestRecord, public_headers, relevant_headers,
 };
 use crate::llm::exchange::{HttpTransport, IncomingResponse, ResponseBody};
-use crate::net::{HttpRequest, Result, Secrets};
+use crate::net::{HttpRequest, Result, Secrets, mask_address};
 use crate::port::{CancellationToken, lock};
 use crate::workspace::{open_without_links, resolve_inside};
 
@@ -91,7 +91,7 @@ impl CassetteFile {
             n: self.requests,
             model: model.to_owned(),
             method: request.method.to_string(),
-            url: masker.mask_all(&request.url),
+            url: mask_address(&masker.mask_all(&request.url)),
             headers: public_headers(&request.headers),
             shared_bytes: same,
             body: body[same..].to_owned(),

@@ -78,6 +78,27 @@ fn a_recording_has_no_key_that_a_server_echoes() {
     }
 }
 
+/// Otherwise the default server would get the conversation.
+#[test]
+fn an_address_that_is_not_stored_has_to_be_given_again() {
+    let world = CliFixture::new();
+    let server = Server::repeating([chat::text("Done.")]);
+    let base = format!("{}?api_key=canary-1234567890", server.url("/v1"));
+    let model = ["-m", "openai-chat/x", "--api-base", &base];
+    let run = |args: &[&str]| {
+        let mut command = world.command(args);
+        wait_for_exit(command.env("OPENAI_API_KEY", KEY).spawn().unwrap())
+    };
+    let first = run(&[&["run", "Go."][..], &model, &["--record", "rec.jsonl"]].concat());
+    assert_eq!(first.code, 0, "{}", first.err);
+    assert!(!world.read("rec.jsonl").contains("canary"));
+    let refused = run(&["resume", "last", "On."]);
+    assert_eq!(refused.code, 3, "{}", refused.err);
+    assert!(refused.err.contains("llm.api_base is not stored"), "{}", refused.err);
+    assert_eq!(run(&["resume", "last", "On.", "--api-base", &base]).code, 0);
+    assert_eq!(server.requests().len(), 2);
+}
+
 /// A provider, or a proxy before it, that repeats the key in every part of a reply, whole and in parts.
 #[test]
 fn a_key_in_a_reply_goes_nowhere() {
