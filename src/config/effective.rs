@@ -6,7 +6,7 @@ use super::keys::Description;
 use super::origin::{OriginSource, ValueOrigin, may_be_secret, suggests_secret};
 use super::problem::{ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
 use super::value_tree::{ConfigNode, ConfigValue};
-use crate::net::mask_address;
+use crate::net::{MASK, mask_address};
 
 /// The results of reading settings besides the settings.
 #[derive(Default)]
@@ -50,25 +50,22 @@ impl EffectiveValue {
     /// Returns the value as TOML; `None` if it is not set. Secrets are `***`.
     pub fn value(&self) -> Option<String> {
         let is_arguments = self.key.rsplit('.').next() == Some("args");
-        let redacted = self.value.as_ref().map(|value| match value {
+        let masked = self.value.as_ref().map(|value| match value {
             ConfigValue::Text(text) => ConfigValue::Text(mask_address(text)),
-            ConfigValue::List(items) if is_arguments => ConfigValue::List(redact_arguments(items)),
+            ConfigValue::List(items) if is_arguments => ConfigValue::List(mask_arguments(items)),
             other => other.clone(),
         });
-        redacted.map(|value| value.to_string())
+        masked.map(|value| value.to_string())
     }
 }
 
-/// What stands for a secret.
-const MASK: &str = "***";
-
 /// Returns arguments of a program without those that may be secrets, by their form or by the option that they belong to.
-fn redact_arguments(items: &[ConfigNode]) -> Vec<ConfigNode> {
+fn mask_arguments(items: &[ConfigNode]) -> Vec<ConfigNode> {
     let mut is_value = false;
-    let redact = |item: &ConfigNode| {
+    let mask = |item: &ConfigNode| {
         let text = item.value.as_text().unwrap_or_default();
         let is_named = std::mem::take(&mut is_value);
-        let redacted = match text.split_once('=') {
+        let masked = match text.split_once('=') {
             _ if is_named => MASK.to_owned(),
             Some((name, _)) if suggests_secret(name) => format!("{name}={MASK}"),
             _ if text.contains('?') && text.contains("://") => mask_address(text),
@@ -76,9 +73,9 @@ fn redact_arguments(items: &[ConfigNode]) -> Vec<ConfigNode> {
             _ => text.to_owned(),
         };
         is_value = text.starts_with('-') && !text.contains('=') && suggests_secret(text);
-        ConfigNode { value: ConfigValue::Text(redacted), ..item.clone() }
+        ConfigNode { value: ConfigValue::Text(masked), ..item.clone() }
     };
-    items.iter().map(redact).collect()
+    items.iter().map(mask).collect()
 }
 
 /// The folders that relative paths are relative to.

@@ -25,6 +25,7 @@ pub use endpoint::{Endpoint, EndpointError};
 pub(crate) use error::Result;
 pub use error::{ExchangePhase, NetError};
 pub use retry_after::retry_after;
+pub(crate) use secret::MASK;
 pub use secret::{MaskingWriter, Secret, SecretError, Secrets, mask_address};
 
 pub use ureq::http::{HeaderMap, HeaderName, HeaderValue, header};

@@ -22,7 +22,7 @@ pub enum SecretError {
 }
 
 /// The replacement for a secret.
-const MASK: &str = "***";
+pub(crate) const MASK: &str = "***";
 
 /// Parameters of addresses whose values are no secrets.
 const HARMLESS_PARAMETERS: [&str; 4] = ["alt", "api-version", "api_version", "version"];

@@ -30,6 +30,7 @@ use rustix::path::Arg;
 use sha2::{Digest, Sha256};
 
 use super::error::FileError;
+use super::open_folder::{removal_failure, twice};
 use super::path::RelPath;
 use super::root::WorkspaceRoot;
 use crate::port;
@@ -59,19 +60,11 @@ impl Leftovers {
     /// Removes a temporary file next to a file.
     fn remove(&self, folder: &Dir, path: &RelPath, name: &str) {
         let temporary = path.as_path().with_file_name(name);
-        match twice(|| folder.remove_file(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                log::warn!("could not remove the temporary file {}: {error}", temporary.display());
-                self.0.borrow_mut().push(temporary);
-            }
-            _ => {}
+        if let Some(error) = removal_failure(|| folder.remove_file(name)) {
+            log::warn!("could not remove the temporary file {}: {error}", temporary.display());
+            self.0.borrow_mut().push(temporary);
         }
     }
-}
-
-/// Does something again if it fails: an error of a disk need not last.
-fn twice<T>(act: impl Fn() -> io::Result<T>) -> io::Result<T> {
-    act().or_else(|_| act())
 }
 
 /// A prepared change: its new content is in a temporary file, if there is any.

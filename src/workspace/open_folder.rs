@@ -17,6 +17,18 @@ use rustix::io::Errno;
 
 use super::path_resolver::PathResolver;
 
+/// Does something again if it fails: an error of a disk need not last.
+pub(in crate::workspace) fn twice<T, E>(act: impl Fn() -> Result<T, E>) -> Result<T, E> {
+    act().or_else(|_| act())
+}
+
+/// Removes something that is not needed any more. Returns why it stays, if it does.
+pub(in crate::workspace) fn removal_failure<T>(
+    remove: impl Fn() -> io::Result<T>,
+) -> Option<io::Error> {
+    twice(remove).err().filter(|error| error.kind() != io::ErrorKind::NotFound)
+}
+
 /// All permissions of a folder's owner.
 pub(crate) const OWNER: u32 = 0o700;
 
@@ -146,7 +158,7 @@ pub(super) fn copy_entry(from: &Dir, name: &OsStr, to: &Dir, new: &OsStr) -> io:
         copy.set_permissions(Permissions::from_mode(found.permissions().mode() & 0o7777))
     };
     fill().inspect_err(|_| {
-        if let Err(error) = to.remove_file(new).or_else(|_| to.remove_file(new)) {
+        if let Some(error) = removal_failure(|| to.remove_file(new)) {
             log::warn!("could not remove the unfinished copy {}: {error}", new.display());
         }
     })

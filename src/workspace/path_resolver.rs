@@ -36,7 +36,7 @@ impl PathResolver {
         if !path.is_absolute() || bytes.ends_with(b"/") || bytes.ends_with(b"/.") {
             return path.canonicalize().ok();
         }
-        self.lead(path, 0)
+        self.real_path_of(path, 0)
     }
 
     /// Resolves the links of a path as far as it exists; `None` for a relative path of which nothing exists.
@@ -60,7 +60,7 @@ impl PathResolver {
     }
 
     /// Returns where an absolute path leads, after so many links.
-    fn lead(&self, path: &Path, links: usize) -> Option<PathBuf> {
+    fn real_path_of(&self, path: &Path, links: usize) -> Option<PathBuf> {
         if let Some(known) = self.resolved.borrow().get(path) {
             return known.clone();
         }
@@ -76,7 +76,7 @@ impl PathResolver {
         let name = match path.components().next_back()? {
             Component::Normal(name) => name,
             Component::ParentDir => {
-                let folder = self.lead(path.parent()?, links)?;
+                let folder = self.real_path_of(path.parent()?, links)?;
                 let is_folder = folder.is_dir();
                 return is_folder.then(|| folder.parent().unwrap_or(&folder).to_owned());
             }
@@ -84,13 +84,13 @@ impl PathResolver {
                 return Some(path.to_owned());
             }
         };
-        let folder = self.lead(path.parent()?, links)?;
+        let folder = self.real_path_of(path.parent()?, links)?;
         let real = folder.join(name);
         match self.entry(real.clone()) {
             PathEntry::Missing => None,
             PathEntry::FileOrFolder => Some(real),
             PathEntry::Link(_) if links == MAX_LINKS => None,
-            PathEntry::Link(target) => self.lead(&folder.join(target), links + 1),
+            PathEntry::Link(target) => self.real_path_of(&folder.join(target), links + 1),
         }
     }
 

@@ -31,7 +31,7 @@ use super::tree::{PathChange, PathState};
 use crate::port::CancellationToken;
 use crate::types::Durability;
 use crate::workspace::edit_batch::rename_to_new;
-use crate::workspace::open_folder::{copy_entry, open_parent};
+use crate::workspace::open_folder::{copy_entry, open_parent, removal_failure};
 use crate::workspace::root::WorkspaceRoot;
 
 /// Changes files of a workspace to a recorded state.
@@ -338,11 +338,8 @@ fn remove_folder(root: &WorkspaceRoot, name: &OsStr) {
         }
         Ok::<_, io::Error>(unlinkat(root.dir(), name, AtFlags::REMOVEDIR)?)
     };
-    match remove().or_else(|_| remove()) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            report_stays(root, name, &error);
-        }
-        _ => {}
+    if let Some(error) = removal_failure(remove) {
+        report_stays(root, name, &error);
     }
 }
 

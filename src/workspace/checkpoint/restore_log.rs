@@ -15,6 +15,7 @@ use super::error::{CheckpointError, Context};
 use super::scan::ScanOptions;
 use crate::port::unique_id;
 use crate::types::Durability;
+use crate::workspace::open_folder::removal_failure;
 
 /// The log of the restores of one workspace. While it is open, no other process restores files there.
 #[derive(Debug)]
@@ -130,12 +131,8 @@ impl RestoreLog {
         let begun = write().context("write", &self.path).and_then(|()| self.sync());
         begun.inspect_err(|_| {
             for path in [&temporary, &self.path] {
-                let removed = fs::remove_file(path).or_else(|_| fs::remove_file(path));
-                match removed {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        log::warn!("could not remove {}: {error}", path.display());
-                    }
-                    _ => {}
+                if let Some(error) = removal_failure(|| fs::remove_file(path)) {
+                    log::warn!("could not remove {}: {error}", path.display());
                 }
             }
         })

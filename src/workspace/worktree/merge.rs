@@ -23,7 +23,7 @@ use super::{
     CARRIED_EXTENSION, ConfinedGit, MANIFEST_EXTENSION, Worktree, Worktrees, examine, read_manifest,
 };
 use crate::types::FileChange;
-use crate::workspace::open_folder::{create_below, open_below, open_parent};
+use crate::workspace::open_folder::{create_below, open_below, open_parent, twice};
 
 /// How a worktree was merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,13 +107,10 @@ impl Worktrees {
             worktree.tree.as_ref(),
             Some(worktree.locked.file()),
         )?;
-        let is_merged = worktree.record.merged.as_ref() == Some(&state.digest);
-        let earlier =
-            Some(&worktree.record.changes).filter(|made| is_merged && !made.is_empty()).cloned();
-        if let Some(earlier) = &earlier
-            && confined.is_none()
-        {
-            return Ok(MergeOutcome::Files(earlier.clone()));
+        let is_merged = worktree.record.merged.as_ref() == Some(&state.digest)
+            && !worktree.record.changes.is_empty();
+        if is_merged && confined.is_none() {
+            return Ok(MergeOutcome::Files(worktree.record.changes.clone()));
         }
         if changes.is_empty() {
             return Ok(MergeOutcome::Nothing);
@@ -123,11 +120,8 @@ impl Worktrees {
             None => merge_copy(worktree)?,
         };
         // What the user has removed since from the tree is merged again.
-        if let Some(earlier) = earlier
-            && files.is_empty()
-            && forward.is_none()
-        {
-            return Ok(MergeOutcome::Files(earlier));
+        if is_merged && files.is_empty() && forward.is_none() {
+            return Ok(MergeOutcome::Files(worktree.record.changes.clone()));
         }
         let mut changes = Vec::new();
         if !files.is_empty() {
@@ -270,7 +264,7 @@ impl Forward {
         let update_ref = ["update-ref", "-m", &reason, "--stdin"];
         let moved = main.change(&update_ref, Some(update.as_bytes()), lock);
         if moved.is_err()
-            && let Err(error) = read_tree(tip, head).or_else(|_| read_tree(tip, head))
+            && let Err(error) = twice(|| read_tree(tip, head))
         {
             log::warn!("the changes are staged, since the index could not be restored: {error}");
         }

@@ -23,7 +23,9 @@ use crate::workspace::edit_batch::{
     temp_file_name,
 };
 use crate::workspace::error::FileError;
-use crate::workspace::open_folder::{create_below, open_below, open_canonical_parent, open_parent};
+use crate::workspace::open_folder::{
+    create_below, open_below, open_canonical_parent, open_parent, twice,
+};
 use crate::workspace::path::RelPath;
 use crate::workspace::root::WorkspaceRoot;
 
@@ -106,22 +108,25 @@ impl PlannedChange {
         let beside = digests.filter_map(move |digest| Some(leftover_path(path.as_ref()?, &digest)));
         beside.chain([staged])
     }
-}
 
-impl PlannedChange {
+    /// Returns whether a link or a file is to be there.
+    fn is_new_entry(&self) -> bool {
+        matches!(self.after, EntryContent::Link(_) | EntryContent::File(..))
+    }
+
     /// Writes a new link, or a file in the place of another entry, under its temporary name.
     fn prepare(&self, top: &Dir) -> io::Result<()> {
-        let name = self.staged_name();
-        if !matches!(self.after, EntryContent::Link(_) | EntryContent::File(..)) {
+        if !self.is_new_entry() {
             return Ok(());
         }
+        let name = self.staged_name();
         remove_entry(top, name.as_ref())?;
         create(top, &name, &self.after)
     }
 
     /// Makes a change in which a link or a folder is created, replaced or removed.
     fn apply_staged(&self, top: &Dir) -> io::Result<()> {
-        let is_new = matches!(self.after, EntryContent::Link(_) | EntryContent::File(..));
+        let is_new = self.is_new_entry();
         let folder = match open_parent(top, &self.path) {
             _ if is_new => create_below(top, self.path.parent().unwrap_or(Path::new("")))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -178,8 +183,7 @@ pub(super) fn remove_temporary(paths: &mut Vec<PathBuf>) {
                 false => Ok(()),
             }
         };
-        let removed = remove().or_else(|_| remove());
-        let failed = removed.err().filter(|error| !is_gone(error));
+        let failed = twice(remove).err().filter(|error| !is_gone(error));
         if let Some(error) = &failed {
             log::warn!("could not remove the temporary file {}: {error}", path.display());
         }
@@ -419,9 +423,8 @@ impl MergeLog {
         })?;
         leftovers.extend(left.into_iter().map(|path| self.top.join(path)));
         for file in links {
-            let apply = || file.apply_staged(root.dir());
             // Files have changed already, so an error of a disk gets a second chance.
-            let applied = apply().or_else(|_| apply());
+            let applied = twice(|| file.apply_staged(root.dir()));
             applied.map_err(|error| unfinished(format!("{}: {error}", file.path.display())))?;
         }
         Ok(())
