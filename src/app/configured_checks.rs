@@ -10,7 +10,7 @@ use super::function_tool::schema_errors;
 use super::sandbox::Sandbox;
 use crate::config::QualityGate;
 use crate::exec::CommandSpec;
-use crate::machine::CheckResult;
+use crate::machine::{CheckResult, needed_commands_run};
 use crate::port::{AnswerChecks, EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun};
 use crate::tools::{NeededWork, SchemaValidator, ToolRegistry, first_big_integer};
 
@@ -96,11 +96,7 @@ impl AnswerChecks for UnfinishedCalls {
             ));
         }
         if !running.is_empty() {
-            parts.push(format!(
-                "What was started as needed still runs: {}. Wait for its end with command_output, or stop it with \
-                 stop_command.",
-                running.join(", ")
-            ));
+            parts.push(needed_commands_run(&running));
         }
         if parts.is_empty() {
             return CheckResult::Passed;

@@ -339,7 +339,7 @@ impl SessionHistory {
                             completed: None,
                         });
                     }
-                    if let CallIntent::Background { command } = intent {
+                    if let CallIntent::Background { command, .. } = intent {
                         let started = (call.call.id.clone(), Arc::clone(command));
                         self.background_commands.push(started);
                     }

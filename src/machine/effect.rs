@@ -49,6 +49,9 @@ pub enum Effect {
         /// have one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<Box<BudgetShare>>,
+        /// The effect that is the command of the call, which may run on after it. Completed by `CommandEnded`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        command: Option<EffectId>,
     },
     /// Checks a final answer.
     CheckAnswer {
@@ -79,6 +82,8 @@ pub enum EffectKind {
     RunTool,
     /// [`Effect::RunTool`] with a budget of its own.
     RunSubagent,
+    /// The command of an [`Effect::RunTool`], which may run on after it.
+    RunCommand,
     /// [`Effect::CheckAnswer`]
     CheckAnswer,
 }

@@ -81,6 +81,11 @@ pub enum Event {
         /// The result.
         result: ToolResult,
     },
+    /// A command that a call has left running has ended, or was never started.
+    CommandEnded {
+        /// The effect that this completes.
+        id: EffectId,
+    },
     /// A running tool has used a part of its budget share. It keeps running.
     #[serde(rename = "charged")]
     UsageReported {
@@ -185,6 +190,10 @@ pub enum CallIntent {
     Background {
         /// The command line.
         command: Arc<str>,
+        /// Whether an answer has to wait for its end. `None` in journals of older releases, which have no events of its end:
+        /// the machine doesn't follow such a command.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        needed: Option<bool>,
     },
     /// The call is a run of its own, with a budget share. Nothing here shows how far it came.
     Delegated {
@@ -275,6 +284,8 @@ word_enum! {
         Authorized = "VETTED",
         /// [`Event::ToolCompleted`]
         ToolCompleted = "SETTLED",
+        /// [`Event::CommandEnded`]
+        CommandEnded = "COMMAND_ENDED",
         /// [`Event::UsageReported`]
         UsageReported = "CHARGED",
         /// [`Event::Checked`]
@@ -290,6 +301,7 @@ impl EventKind {
             Self::Replied | Self::CallFailed => effect == EffectKind::CallModel,
             Self::Authorized => effect == EffectKind::Authorize,
             Self::ToolCompleted => matches!(effect, EffectKind::RunTool | EffectKind::RunSubagent),
+            Self::CommandEnded => effect == EffectKind::RunCommand,
             Self::UsageReported => effect == EffectKind::RunSubagent,
             Self::Checked => effect == EffectKind::CheckAnswer,
             Self::Tick | Self::Interrupt | Self::StoreFailed | Self::InternalError => false,
@@ -310,6 +322,7 @@ impl Event {
             Self::CallFailed { .. } => EventKind::CallFailed,
             Self::Authorized { .. } => EventKind::Authorized,
             Self::ToolCompleted { .. } => EventKind::ToolCompleted,
+            Self::CommandEnded { .. } => EventKind::CommandEnded,
             Self::UsageReported { .. } => EventKind::UsageReported,
             Self::Checked { .. } => EventKind::Checked,
         }
@@ -327,6 +340,7 @@ impl Event {
             | Self::CallFailed { id, .. }
             | Self::Authorized { id, .. }
             | Self::ToolCompleted { id, .. }
+            | Self::CommandEnded { id }
             | Self::UsageReported { id, .. }
             | Self::Checked { id, .. } => Some(*id),
         }

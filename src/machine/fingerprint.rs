@@ -82,13 +82,17 @@ impl FingerprintInput {
                 name(3, *id);
                 self.0.add(call.id.as_str().as_bytes());
             }
-            Effect::RunTool { id, call, budget } => {
+            Effect::RunTool { id, call, budget, command } => {
                 name(4, *id);
                 self.0.add(call.id.as_str().as_bytes());
                 // Fingerprints of releases without budget shares stay the same.
                 if let Some(BudgetShare { cost, tokens, time }) = budget.as_deref() {
                     let limits = [cost.map(|it| it.0), tokens.map(|it| it.0), time.map(|it| it.0)];
                     self.add(limits.map(|limit| limit.unwrap_or(u64::MAX)));
+                }
+                // Nor has another call one.
+                if let Some(command) = command {
+                    self.add([command.0]);
                 }
             }
             Effect::CheckAnswer { id, answer } => {

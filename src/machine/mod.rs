@@ -89,6 +89,7 @@ pub use chart::transition_guards::Guard;
 pub use context::compaction_history::CompactionHistory;
 pub use context::context_usage::ContextUsage;
 pub use context::conversation::{Conversation, ConversationEntry, EntryId};
+pub(crate) use context::instructions::needed_commands_run;
 pub use deadline::{Deadline, DeadlineKind};
 pub use effect::{
     CallPurpose, CompactionSummary, ConversationChange, Effect, EffectKind, MachineNote,
@@ -115,3 +116,4 @@ pub use step::{deadline, start, step};
 pub use stop_reason::{CloseReason, LlmFailure, RunStatus, StopReason};
 pub use termination_rank::{Rank, rank};
 pub use tool_calls::loop_detection::TurnRepetition;
+pub use tool_calls::started_command::StartedCommand;

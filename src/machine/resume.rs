@@ -62,6 +62,7 @@ pub fn resume(mut state: State, now: RunTime, resumption: Resumption) -> Step {
     let Resumption { rules, recovered, prompt } = resumption;
     let mut out = StepBuilder::default();
     charge_lost_call(&mut state, &mut out);
+    let has_waited = state.run().needs_commands();
     let renew = |mut run: Box<RunContext>| {
         let model = resumed_model(&run, &rules);
         run.rules = rules.clone().into();
@@ -69,6 +70,8 @@ pub fn resume(mut state: State, now: RunTime, resumption: Resumption) -> Step {
             run.change_model(model);
         }
         run.model = model;
+        // They ended with the process that ran them.
+        run.commands.clear();
         run.now = run.now.max(now);
         run.started_at = run.now;
         run
@@ -79,7 +82,7 @@ pub fn resume(mut state: State, now: RunTime, resumption: Resumption) -> Step {
             resume_compacting(Compacting { run: renew(state.run), ..state }, out)
         }
         State::Calling(state) => {
-            resume_calling(Calling { run: renew(state.run), ..state }, prompt, out)
+            resume_calling(Calling { run: renew(state.run), ..state }, prompt, has_waited, out)
         }
         State::Executing(state) => {
             resume_executing(Executing { run: renew(state.run), ..state }, &recovered, out)
@@ -134,16 +137,24 @@ fn resume_compacting(state: Compacting, out: StepBuilder) -> Step {
 }
 
 /// The reply to a call that was sent is lost, so the call is prepared again. A final answer is checked again, unless the
-/// user has sent a message.
-fn resume_calling(state: Calling, prompt: ResumePrompt, out: StepBuilder) -> Step {
+/// user has sent a message, or a command that it had to wait for is lost.
+fn resume_calling(
+    state: Calling,
+    prompt: ResumePrompt,
+    has_waited: bool,
+    mut out: StepBuilder,
+) -> Step {
     let Calling { run, size, stage, .. } = state;
-    match stage {
-        CallingStage::Requesting(_) => Preparing::enter(run, out),
-        CallingStage::Checking { answer, .. } => match prompt {
-            ResumePrompt::FromUser => Preparing::enter(run, out),
-            ResumePrompt::Continue => Calling::check(run, out, size, answer),
-        },
+    match (stage, prompt) {
+        (CallingStage::Checking { answer, .. }, ResumePrompt::Continue) if !has_waited => {
+            return Calling::check(run, out, size, answer);
+        }
+        (CallingStage::Checking { .. }, ResumePrompt::Continue) => {
+            out.append(instructions::continue_run());
+        }
+        (CallingStage::Checking { .. } | CallingStage::Requesting(_), _) => {}
     }
+    Preparing::enter(run, out)
 }
 
 /// Calls that had not started are started; calls that ran get their recovered result, or run again without one.

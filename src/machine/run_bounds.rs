@@ -45,12 +45,11 @@ impl RunBounds {
         let bounds = &rules.bounds;
         let sum = |counts: &[u32]| counts.iter().map(|count| u64::from(*count)).sum::<u64>();
         let of_replies = sum(&[bounds.continuations, bounds.empty_replies, bounds.pauses]);
-        let (of_checks, follow_ups) = match rules.has_checks {
-            true => (sum(&[bounds.sent_back, bounds.repairs]), bounds.follow_ups),
-            false => (0, 0),
-        };
-        let follow_ups = if steps > 0 { u64::from(follow_ups) } else { 0 };
-        let replies = steps * (1 + of_replies + of_checks) + follow_ups;
+        let of_checks = sum(&[bounds.sent_back, bounds.repairs]);
+        // Without checks, an answer is checked only for a command that an earlier step has started.
+        let checked = if rules.has_checks { steps } else { steps.saturating_sub(1) };
+        let follow_ups = if checked > 0 { u64::from(bounds.follow_ups) } else { 0 };
+        let replies = steps * (1 + of_replies) + checked * of_checks + follow_ups;
         // Each other model follows a call that failed with all its retries, and may compact the context for its own window.
         let fallbacks = if replies > 0 { u64::from(rules.fallbacks()) } else { 0 };
         // A compaction costs a call that doesn't fit, and the call for the summary.

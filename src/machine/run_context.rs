@@ -9,6 +9,7 @@ use crate::machine::effect::{CallPurpose, MachineNote};
 use crate::machine::output::StepBuilder;
 use crate::machine::stop_reason::StopReason;
 use crate::machine::tool_calls::loop_detection::TurnRepetition;
+use crate::machine::tool_calls::started_command::StartedCommand;
 use crate::types::{EffectId, MicroUsd, Price, RunRules, RunTime, TimeSpan, Tokens, Usage};
 
 /// The extended state of a run. All of it is meaningful in every state.
@@ -44,6 +45,9 @@ pub struct RunContext {
     pub repetition: TurnRepetition,
     /// The parts of an answer that the output limit split into several replies.
     pub partial_answer: Option<Arc<str>>,
+    /// The commands that run in the background.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<StartedCommand>,
     /// When the current call failed first, if that limits its retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<RunTime>,

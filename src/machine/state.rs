@@ -121,7 +121,10 @@ impl State {
             Self::Closing(state) => (Some(state.stage.pending()), no_calls),
             Self::Done(_) => (None, no_calls),
         };
-        effect.into_iter().chain(calls.iter().filter_map(|call| call.state.pending()))
+        let commands = self.run().commands.iter();
+        let commands = commands.map(|command| (command.id, EffectKind::RunCommand));
+        let calls = calls.iter().filter_map(|call| call.state.pending());
+        effect.into_iter().chain(calls).chain(commands)
     }
 
     /// Returns the ids of the pending effects.

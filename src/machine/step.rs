@@ -45,6 +45,10 @@ pub fn step(state: State, event: Event) -> Step {
             let (run, out) = state.cancel();
             Done::fail(run, out, StopReason::InternalError, error)
         }
+        (mut state, Event::CommandEnded { id }) => {
+            state.run_mut().remove_command(id);
+            StepBuilder::default().finish(state)
+        }
         (state, Event::Tick { now }) => tick(state, now),
 
         (State::Preparing(state), Event::Prepared { size, messages, .. }) => {

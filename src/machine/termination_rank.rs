@@ -30,6 +30,8 @@ pub struct Rank {
     pub phase: u8,
     /// What is left of the phase: attempts at a model call, or the time for them, or tool calls that are not complete.
     pub work: u64,
+    /// Commands that run in the background.
+    pub commands: u64,
 }
 
 /// Returns the rank of a state. Only that of the final state has the phase zero.
@@ -64,7 +66,8 @@ pub fn rank(state: &State) -> Rank {
         },
         State::Done(_) => (0, 0),
     };
-    Rank { steps: left(most_steps, run.steps), repeats, phase, work }
+    let commands = run.commands.len() as u64;
+    Rank { steps: left(most_steps, run.steps), repeats, phase, work, commands }
 }
 
 /// Returns how many attempts may still follow this one; if a time limits them, the microseconds that are left of it when

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{CancellationToken, EffectNotice};
 use crate::machine::BudgetShare;
-use crate::types::{MicroUsd, TimeSpan, Usage};
+use crate::types::{EffectId, MicroUsd, TimeSpan, Usage};
 
 /// What an effect can use while it runs.
 #[derive(Clone)]
@@ -14,6 +14,8 @@ pub struct EffectContext {
     pub cancel: CancellationToken,
     /// What the effect may use, if it makes model calls of its own.
     pub budget: Option<BudgetShare>,
+    /// The command that the effect may leave running, if it may.
+    pub command: Option<Arc<CommandLife>>,
     sleep: Arc<dyn Sleep>,
     messages: Option<Arc<EffectMessageSender>>,
 }
@@ -28,8 +30,25 @@ pub enum EffectMessage {
     Notice(EffectNotice),
     /// The usage and cost of a model call that counts against the budget share.
     UsageReported(Usage, MicroUsd),
+    /// The command that the effect has left running has ended.
+    CommandEnded(EffectId),
     /// The user, asked during the effect, aborts the run.
     Abort,
+}
+
+/// A command that a call may leave running. It counts as running until the last reference is dropped, which is reported
+/// to the run.
+pub struct CommandLife {
+    /// Stops the command.
+    pub cancel: CancellationToken,
+    id: EffectId,
+    messages: Arc<EffectMessageSender>,
+}
+
+impl Drop for CommandLife {
+    fn drop(&mut self) {
+        (self.messages)(EffectMessage::CommandEnded(self.id));
+    }
 }
 
 /// A way to wait: in real time, or on a simulated clock.
@@ -41,7 +60,7 @@ pub trait Sleep: Send + Sync {
 impl EffectContext {
     /// Returns a context with this token and this way to wait.
     pub fn new(cancel: CancellationToken, sleep: Arc<dyn Sleep>) -> Self {
-        Self { cancel, budget: None, sleep, messages: None }
+        Self { cancel, budget: None, command: None, sleep, messages: None }
     }
 
     /// Returns the context with a receiver of messages.
@@ -52,6 +71,14 @@ impl EffectContext {
     /// Returns the context with a budget share.
     pub fn with_budget(self, budget: Option<BudgetShare>) -> Self {
         Self { budget, ..self }
+    }
+
+    /// Returns the context of a call that may leave a command running, which is this effect and stopped by this token. Without
+    /// a receiver it is the same.
+    pub fn with_command(mut self, id: EffectId, cancel: CancellationToken) -> Self {
+        let messages = self.messages.clone();
+        self.command = messages.map(|messages| Arc::new(CommandLife { cancel, id, messages }));
+        self
     }
 
     /// Sends a message to the run, if there is a receiver.

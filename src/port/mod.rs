@@ -22,7 +22,7 @@ pub use cancellation::{CancelRegistration, CancellationToken};
 pub(crate) use cancellation::{lock, panic_message};
 pub use checkpoints::{Checkpoints, NoCheckpoints};
 pub use clock::{Clock, WallClock};
-pub use effect_context::{EffectContext, EffectMessage, Sleep};
+pub use effect_context::{CommandLife, EffectContext, EffectMessage, Sleep};
 pub use effect_notice::{EffectNotice, HookOutcome, HookPoint, HookRun};
 pub use journal::{CallTiming, Journal, JournalRecord, NoJournal, StoreError};
 pub use message_source::{MessageSource, NoMessages};

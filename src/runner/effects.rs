@@ -32,22 +32,29 @@ impl Driver {
         match effect {
             Effect::Cancel { id } => self.cancel(id),
             Effect::End => {}
+            Effect::RunTool { id, command, .. } if !self.is_pending(id) => {
+                // What was not started has ended.
+                self.local_events.extend(command.map(|id| Event::CommandEnded { id }));
+            }
             Effect::Prepare { id, .. }
             | Effect::CallModel { id, .. }
             | Effect::Authorize { id, .. }
-            | Effect::RunTool { id, .. }
             | Effect::CheckAnswer { id, .. }
-                if !self.machine.state.pending_effects().contains(&id) => {}
+                if !self.is_pending(id) => {}
             Effect::Prepare { id, purpose } => self.prepare(id, purpose),
             Effect::CallModel { id, purpose, attempt, max_output } => {
                 self.call_model(id, purpose, attempt, max_output);
             }
             Effect::Authorize { id, call } => self.authorize(id, call),
-            Effect::RunTool { id, call, budget } => {
-                self.run_tool(id, call, budget.map(|budget| *budget));
+            Effect::RunTool { id, call, budget, command } => {
+                self.run_tool(id, call, budget.map(|budget| *budget), command);
             }
             Effect::CheckAnswer { id, answer } => self.check_answer(id, answer),
         }
+    }
+
+    fn is_pending(&self, id: EffectId) -> bool {
+        self.machine.state.pending_effects().contains(&id)
     }
 
     fn prepare(&mut self, id: EffectId, purpose: CallPurpose) {
@@ -161,20 +168,37 @@ impl Driver {
         );
     }
 
-    fn run_tool(&mut self, id: EffectId, call: ToolCall, budget: Option<BudgetShare>) {
+    fn run_tool(
+        &mut self,
+        id: EffectId,
+        call: ToolCall,
+        budget: Option<BudgetShare>,
+        command: Option<EffectId>,
+    ) {
         let lost = call.id.clone();
         let Some(PendingCall { call: job, .. }) = self.approved.remove(&call.id) else {
             let text = "internal error: the call was approved, but there is nothing to run";
             let result = ToolResult::new(call.id, ToolStatus::Failed, text);
+            self.local_events.extend(command.map(|id| Event::CommandEnded { id }));
             return self.local_events.push_back(Event::ToolCompleted { id, result });
         };
         let clock = Arc::clone(&self.clock);
+        let command = command.map(|id| {
+            let cancel = CancellationToken::new();
+            self.cancellations.insert(id, cancel.clone());
+            (id, cancel)
+        });
         self.start_task(
             id,
             TaskThread::Pool,
             move |scope, _| {
                 let begun = clock.now();
-                let mut result = job(&scope.clone().with_budget(budget));
+                let scope = scope.clone().with_budget(budget);
+                let scope = match command {
+                    Some((id, cancel)) => scope.with_command(id, cancel),
+                    None => scope,
+                };
+                let mut result = job(&scope);
                 result.duration = clock.now().since(begun);
                 DriverInput::Event(Event::ToolCompleted { id, result })
             },

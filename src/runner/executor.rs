@@ -86,6 +86,7 @@ impl DriverInput {
             EffectMessage::UsageReported(usage, cost) => {
                 Self::Event(Event::UsageReported { id, usage, cost })
             }
+            EffectMessage::CommandEnded(id) => Self::Event(Event::CommandEnded { id }),
             EffectMessage::Abort => Self::Event(Event::Interrupt { signal: Signal::Interrupt }),
         }
     }

@@ -16,6 +16,8 @@ pub struct InlineExecutor {
     clock: Arc<VirtualClock>,
     /// The inputs by their times, and in the order in which they were scheduled.
     scheduled: BTreeMap<(RunTime, u64), DriverInput>,
+    /// What tasks send after their ends, such as the ends of commands that they have left running.
+    late: Arc<Mutex<Vec<DriverInput>>>,
     next_order: u64,
 }
 
@@ -36,6 +38,12 @@ impl InlineExecutor {
         inline
     }
 
+    /// Schedules what tasks have sent after their ends.
+    fn schedule_late(&mut self) {
+        let late = std::mem::take(&mut *lock(&self.late));
+        late.into_iter().for_each(|input| self.schedule(self.clock.now(), input));
+    }
+
     /// Schedules an input for a certain time.
     pub fn schedule(&mut self, at: RunTime, input: DriverInput) {
         self.scheduled.insert((at, self.next_order), input);
@@ -49,18 +57,22 @@ impl Executor for InlineExecutor {
     }
 
     fn start(&mut self, work: EffectTask) {
-        let task = Arc::new(InlineTask { started_at: self.clock.now(), ..InlineTask::default() });
+        let (started_at, late) = (self.clock.now(), Arc::clone(&self.late));
+        let (waited, inputs) = (AtomicU64::default(), Mutex::new(Some(Vec::new())));
+        let task = Arc::new(InlineTask { started_at, waited, inputs, late });
         let (sender, id) = (Arc::clone(&task), work.id);
         let scope = EffectContext::new(work.cancel, Arc::clone(&task) as Arc<dyn Sleep>)
             .with_messages(move |message| sender.send(DriverInput::from_message(id, message)));
         let last = (work.run)(&scope, &|input| task.send(input));
         task.send(last);
-        for (at, input) in std::mem::take(&mut *lock(&task.inputs)) {
+        let inputs = lock(&task.inputs).take();
+        for (at, input) in inputs.into_iter().flatten() {
             self.schedule(at, input);
         }
     }
 
     fn wait_input(&mut self, deadline: Option<Deadline>) -> Option<DriverInput> {
+        self.schedule_late();
         let due = deadline.map(|deadline| deadline.at);
         match self.scheduled.first_entry() {
             Some(next) if due.is_none_or(|due| next.key().0 < due) => {
@@ -75,6 +87,7 @@ impl Executor for InlineExecutor {
     }
 
     fn try_input(&mut self) -> Option<DriverInput> {
+        self.schedule_late();
         let next = self.scheduled.first_entry()?;
         (next.key().0 <= self.clock.now()).then(|| next.remove())
     }
@@ -103,17 +116,21 @@ impl Clock for VirtualClock {
 }
 
 /// The context of a task: adds up its waits, and collects its inputs.
-#[derive(Default)]
 struct InlineTask {
     started_at: RunTime,
     waited: AtomicU64,
-    inputs: Mutex<Vec<(RunTime, DriverInput)>>,
+    /// `None` once it is over.
+    inputs: Mutex<Option<Vec<(RunTime, DriverInput)>>>,
+    late: Arc<Mutex<Vec<DriverInput>>>,
 }
 
 impl InlineTask {
     fn send(&self, input: DriverInput) {
         let at = self.started_at.after(TimeSpan(self.waited.load(Ordering::Relaxed)));
-        lock(&self.inputs).push((at, input));
+        match &mut *lock(&self.inputs) {
+            Some(inputs) => inputs.push((at, input)),
+            None => lock(&self.late).push(input),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::line_log::LineLog;
-use crate::port::{CancellationToken, lock};
+use crate::port::{CancellationToken, CommandLife, lock};
 use crate::types::{CallId, ToolStatus, pluralize};
 
 /// The commands that calls have started in the background. Clones are the same. They are stopped when the last one is
@@ -111,8 +111,8 @@ impl BackgroundCommands {
     pub(super) fn start(
         &self,
         call: &CallId,
-        line: &str,
-        is_needed: bool,
+        (line, is_needed): (&str, bool),
+        life: Option<Arc<CommandLife>>,
         input: io::PipeWriter,
         log: LineLog,
         run: impl FnOnce(&BackgroundCommand, &CancellationToken) -> CommandEnding + Send + 'static,
@@ -122,7 +122,7 @@ impl BackgroundCommands {
             line: line.to_owned(),
             is_needed,
             started: Instant::now(),
-            cancel: CancellationToken::new(),
+            cancel: life.as_ref().map(|life| life.cancel.clone()).unwrap_or_default(),
             input: Mutex::new(InputPipe { pipe: Some(input), written: String::new() }),
             state: Mutex::new(CommandState { log, ending: None, is_end_shown: false }),
             changed: Condvar::new(),
@@ -143,7 +143,7 @@ impl BackgroundCommands {
         let body = Arc::clone(&command);
         let thread = thread::Builder::new().name("background".to_owned());
         let started = thread.spawn(move || {
-            let mut guard = EndGuard { command: &body, ending: None };
+            let mut guard = EndGuard { command: &body, life, ending: None };
             guard.ending = Some(run(&body, &body.cancel));
         });
         started.map_err(|error| format!("no thread could be started: {error}"))?;
@@ -373,6 +373,7 @@ impl BackgroundCommand {
 /// Records how a command ended, also if its thread panics.
 struct EndGuard<'a> {
     command: &'a BackgroundCommand,
+    life: Option<Arc<CommandLife>>,
     ending: Option<CommandEnding>,
 }
 
@@ -383,6 +384,8 @@ impl Drop for EndGuard<'_> {
             text: "its thread broke down".to_owned(),
         });
         self.command.close_input();
+        // Reported first, so that no call sees the end of a command that the run still waits for.
+        self.life = None;
         let mut state = self.command.state();
         state.log.finish();
         state.ending = Some(ending);

@@ -247,7 +247,10 @@ impl ToolInvocation for Call {
 
     fn plan(&mut self) -> Result<CallPlan, Box<ToolOutput>> {
         let intent = match self.background {
-            Some(_) => CallIntent::Background { command: self.command.text().into() },
+            Some(BackgroundStart { is_needed, .. }) => {
+                let command = self.command.text().into();
+                CallIntent::Background { command, needed: Some(is_needed) }
+            }
             None => CallIntent::Opaque,
         };
         Ok(CallPlan { intent, changes: Vec::new() })
@@ -336,9 +339,10 @@ impl Call {
                 },
             }
         };
-        let line = call.command.text();
+        let line = (call.command.text(), is_needed);
+        let life = context.scope.command.clone();
         let log = LineLog::new(spool.clone(), context.secrets.clone());
-        let started = commands.start(context.call, line, is_needed, writer, log, run);
+        let started = commands.start(context.call, line, life, writer, log, run);
         let running = match started {
             Ok(running) => running,
             Err(error) => return failed(&error),

@@ -136,6 +136,11 @@ fn uses_its_counter(arrow: &ChartTransition, before: &State, after: &State) -> b
         Some(ChartCounter::Attempts | ChartCounter::Calls) => {
             same(old, new) && new.phase == old.phase && new.work < old.work
         }
+        Some(ChartCounter::Commands) => {
+            same(old, new)
+                && (new.phase, new.work) == (old.phase, old.work)
+                && new.commands + 1 == old.commands
+        }
         None if arrow.event == EventKind::UsageReported.as_str() => new == old,
         // Also a step that ends the run, or several replies in a row with only invalid calls.
         None => new < old && (new.phase, new.work) < (old.phase, old.work),

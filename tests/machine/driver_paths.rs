@@ -100,6 +100,7 @@ fn translate(event: &Event, from: &State, to: &State) -> Option<Event> {
         | Event::Authorized { id, .. }
         | Event::ToolCompleted { id, .. }
         | Event::UsageReported { id, .. }
+        | Event::CommandEnded { id, .. }
         | Event::Checked { id, .. } => {
             let position = from.pending_effects().iter().position(|pending| pending == id)?;
             *id = *to.pending_effects().get(position)?;
@@ -287,6 +288,7 @@ impl Executor for ScriptedExecutor {
             Event::Interrupt { .. }
             | Event::InternalError { .. }
             | Event::UsageReported { .. }
+            | Event::CommandEnded { .. }
             | Event::Prepared { .. } => Some(DriverInput::Event(event)),
             Event::Replied { id, .. }
             | Event::CallFailed { id, .. }

@@ -232,7 +232,10 @@ pub(crate) fn canonical(mut state: State) -> State {
         State::Done(_) => {}
     }
     let run = small_model::run_mut(&mut state);
-    run.next_effect = EffectId(10);
+    run.next_effect = EffectId(100);
+    for (number, command) in (10..).zip(&mut run.commands) {
+        command.id = EffectId(number);
+    }
     run.model_calls = 0;
     run.requests = 0;
     run.now = run.now.before(shift);

@@ -88,12 +88,7 @@ pub(crate) fn holds(guard: Guard, state: &State, event: &Event) -> bool {
                 && unrunnable.iter().all(|status| is_invalid(*status))
                 && run.streaks.invalid + 1 >= rules.bounds.invalid_replies
         }),
-        Guard::AnswerToCheck => reply(event).is_some_and(|reply| {
-            calls(reply) == 0
-                && reply.finish == ReplyFinish::Stop
-                && has_text(reply)
-                && rules.has_checks
-        }),
+        Guard::AnswerToCheck => is_answer(event) && (waits(run) || rules.has_checks),
         Guard::AskedAgain => reply(event).is_some_and(|reply| {
             calls(reply) == 0
                 && match reply.finish {
@@ -135,23 +130,41 @@ pub(crate) fn holds(guard: Guard, state: &State, event: &Event) -> bool {
             statuses.into_iter().all(is_invalid)
                 && run.streaks.invalid + 1 >= rules.bounds.invalid_replies
         }),
-        Guard::CheckAsksAgain => match event {
-            Event::Checked { result, .. } => match result {
-                CheckResult::Passed => false,
-                CheckResult::SentBack { .. } => run.streaks.sent_back < rules.bounds.sent_back,
-                CheckResult::SchemaViolation { .. } => {
-                    run.streaks.schema_violations < rules.bounds.repairs
-                }
-                CheckResult::FollowUp { .. } => run.streaks.follow_ups < rules.bounds.follow_ups,
-            },
-            _ => false,
-        },
+        Guard::CheckAsksAgain => {
+            let (streaks, bounds) = (&run.streaks, &rules.bounds);
+            let may_be_sent_back = streaks.sent_back < bounds.sent_back;
+            match event {
+                Event::Checked { result, .. } => match result {
+                    CheckResult::Passed => waits(run) && may_be_sent_back,
+                    CheckResult::SentBack { .. } => may_be_sent_back,
+                    CheckResult::SchemaViolation { .. } => {
+                        streaks.schema_violations < bounds.repairs
+                    }
+                    CheckResult::FollowUp { .. } => {
+                        streaks.follow_ups < bounds.follow_ups || waits(run) && may_be_sent_back
+                    }
+                },
+                _ => false,
+            }
+        }
         Guard::FinalSummaryPossible => prepared(event).is_some_and(|size| {
             rules.limits.step_timeout.is_none_or(|limit| limit.0 > 0)
                 && size.shortened_estimate <= rules.context.window
                 && covers(run, size, CallPurpose::Closing, used(run))
         }),
     }
+}
+
+/// Returns whether the event is a reply that is an answer.
+fn is_answer(event: &Event) -> bool {
+    reply(event).is_some_and(|reply| {
+        calls(reply) == 0 && reply.finish == ReplyFinish::Stop && has_text(reply)
+    })
+}
+
+/// Returns whether a command runs that an answer has to wait for.
+fn waits(run: &RunContext) -> bool {
+    run.commands.iter().any(|command| command.is_needed)
 }
 
 // Time, in microseconds.

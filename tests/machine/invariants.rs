@@ -41,19 +41,28 @@ pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<Stri
         deadline(&next.state).is_some() != (next.state.kind() == StateKind::Done),
     );
     hold("what is pending is in its state", shape(&next.state));
-    hold("few effects follow from a step", next.effects.len() <= 8 && next.changes.len() <= 4);
+    hold("an answer waits for the commands that are needed", waits(before, next));
+    let few = 8 + before.run().commands.len();
+    hold("few effects follow from a step", next.effects.len() <= few && next.changes.len() <= 4);
     broken
 }
 
-fn issued(effect: &Effect) -> Option<EffectId> {
+fn issued(effect: &Effect) -> Vec<EffectId> {
     match effect {
         Effect::Prepare { id, .. }
         | Effect::CallModel { id, .. }
         | Effect::Authorize { id, .. }
-        | Effect::RunTool { id, .. }
-        | Effect::CheckAnswer { id, .. } => Some(*id),
-        Effect::Cancel { .. } | Effect::End => None,
+        | Effect::CheckAnswer { id, .. } => vec![*id],
+        Effect::RunTool { id, command, .. } => [*id].into_iter().chain(*command).collect(),
+        Effect::Cancel { .. } | Effect::End => vec![],
     }
+}
+
+/// An answer is not the end while a command runs that it has to wait for. If it is sent back too often, the run fails.
+fn waits(before: &State, next: &Step) -> bool {
+    let is_answered = before != &next.state
+        && matches!(&next.state, State::Done(done) if done.outcome.reason == StopReason::LlmDone);
+    !is_answered || before.run().commands.iter().all(|command| !command.is_needed)
 }
 
 /// The pending effects after a step are those before it, without the completed and cancelled ones, with the new ones.
@@ -70,7 +79,7 @@ fn bookkeeping(before: &State, event: &Event, next: &Step) -> bool {
                 }
             }
             effect => {
-                if let Some(id) = issued(effect) {
+                for id in issued(effect) {
                     let is_new =
                         id >= before.run().next_effect && id < next.state.run().next_effect;
                     if !is_new || !open.insert(id) {

@@ -183,7 +183,7 @@ fn the_machine_itself_ends_always() {
 
 #[test]
 fn ranks_are_compared_from_left_to_right() {
-    let least = Rank { steps: 0, repeats: 0, phase: 0, work: 0 };
-    let later = Rank { steps: 0, repeats: 9, phase: 7, work: 9 };
+    let least = Rank { steps: 0, repeats: 0, phase: 0, work: 0, commands: 0 };
+    let later = Rank { steps: 0, repeats: 9, phase: 7, work: 9, commands: 9 };
     assert!(least < later && later < Rank { steps: 1, ..least });
 }

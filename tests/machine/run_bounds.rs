@@ -92,6 +92,7 @@ fn is_retried(run: &RunContext, attempt: CallAttempt) -> bool {
 
 fn greedy_reply(run: &RunContext) -> Reply {
     let (streaks, bounds) = (&run.streaks, &run.rules.bounds);
+    let waits = run.commands.iter().any(|command| command.is_needed);
     let may_be_rejected = streaks.sent_back < bounds.sent_back
         || streaks.schema_violations < bounds.repairs
         || streaks.follow_ups < bounds.follow_ups;
@@ -102,7 +103,7 @@ fn greedy_reply(run: &RunContext) -> Reply {
         small_model::reply(vec![], ReplyFinish::Stop)
     } else if streaks.pauses < bounds.pauses {
         small_model::reply(text(), ReplyFinish::Pause)
-    } else if run.rules.has_checks && may_be_rejected {
+    } else if (run.rules.has_checks || waits) && may_be_rejected {
         small_model::reply(text(), ReplyFinish::Stop)
     } else {
         small_model::reply(vec![small_model::call("1", "{}")], ReplyFinish::ToolCalls)
@@ -122,7 +123,12 @@ fn greedy_check(run: &RunContext) -> CheckResult {
 
 /// Each tool call has another result, so that no turn is repeated.
 fn greedy_tool(state: &State, id: EffectId) -> Event {
-    let (timeout, intent) = (TimeSpan(50), CallIntent::Opaque);
+    // Without checks, an answer is checked for a command that it has to wait for.
+    let intent = match state.run().rules.has_checks {
+        true => CallIntent::Opaque,
+        false => small_model::background(Some(true)),
+    };
+    let timeout = TimeSpan(50);
     let authorization = Authorization::Approved { timeout, intent, reason: "".into() };
     let authorized = Event::Authorized { id, authorization };
     if state.awaits(&authorized) {

@@ -1,4 +1,4 @@
-//! Can the explorer find defects? Four are put into the transition function, and it must find each.
+//! Can the explorer find defects? Six are put into the transition function, and it must find each.
 
 use architect::machine::{
     CallAttempt, CallPurpose, CallingStage, ConversationChange, DeadlineKind, Effect, Event, State,
@@ -106,7 +106,7 @@ fn a_tool_that_runs_twice_is_found() {
         if let (true, State::Executing(executing)) = (settles, &mut next.state) {
             let id = executing.run.next_effect.allocate();
             let call = executing.calls[0].call.clone();
-            next.effects.push(Effect::RunTool { id, call, budget: None });
+            next.effects.push(Effect::RunTool { id, call, budget: None, command: None });
         }
         next
     }
@@ -115,6 +115,35 @@ fn a_tool_that_runs_twice_is_found() {
             .iter()
             .any(|found| found.starts_with("a tool runs once, and only when approved"))
     );
+}
+
+#[test]
+fn an_answer_that_does_not_wait_is_found() {
+    fn hasty(mut state: State, event: Event) -> Step {
+        small_model::run_mut(&mut state).commands.iter_mut().for_each(|it| it.is_needed = false);
+        step(state, event)
+    }
+    let found = violations_found(hasty);
+    for from in ["Calling.Sending on REPLIED", "Calling.Checking on CHECKED"] {
+        let name = format!("an answer waits for the commands that are needed: {from} -> Done");
+        assert!(found.contains(&name), "{from}");
+    }
+}
+
+#[test]
+fn a_command_that_outlives_its_run_is_found() {
+    fn careless(state: State, event: Event) -> Step {
+        let commands: Vec<_> = state.run().commands.iter().map(|command| command.id).collect();
+        let mut next = step(state, event);
+        next.effects
+            .retain(|effect| !matches!(effect, Effect::Cancel { id } if commands.contains(id)));
+        next
+    }
+    let found = violations_found(careless);
+    for state in ["Preparing", "Calling.Sending", "Executing", "Closing.Preparing"] {
+        let name = format!("each effect completes exactly once: {state} on INTERRUPT -> Done");
+        assert!(found.contains(&name), "{state}");
+    }
 }
 
 #[test]

@@ -92,12 +92,14 @@ pub(crate) struct SmallModel {
 }
 
 /// How many kinds of events there are. Many reach every transition; few reach further. Sub-agents have a set of their
-/// own, since their budget shares make another state of almost every one.
+/// own, since their budget shares make another state of almost every one. So do commands in the background.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum EventSet {
     Large,
     Small,
     Delegating,
+    /// Commands in the background, and little else.
+    Background,
     /// Every kind of fault, and little else.
     Failing,
     All,
@@ -129,6 +131,11 @@ pub(crate) fn small_models() -> Vec<SmallModel> {
         world("time", EventSet::Large, time, true),
         world("nothing", EventSet::Large, nothing, false),
         world("delegating", EventSet::Delegating, both, false),
+        SmallModel {
+            name: "background",
+            rules: rules_with_commands(),
+            words: EventSet::Background,
+        },
         world("turns", EventSet::Small, RunLimits { max_steps: 4, ..limits }, false),
         SmallModel { name: "fallbacks", rules: rules_with_fallbacks(), words: EventSet::Failing },
         SmallModel {
@@ -151,6 +158,13 @@ pub(crate) fn rules_with_fallbacks() -> RunRules {
     let budget = Some(MicroUsd(600));
     let limits = RunLimits { budget, max_steps: 1, ..RunLimits::default() };
     RunRules { limits, models, ..rules() }.for_model(0)
+}
+
+/// Rules under which two commands run at the same time, also during a summary.
+fn rules_with_commands() -> RunRules {
+    let mut rules = rules();
+    rules.context.max_compactions = 1;
+    rules
 }
 
 /// Rules that limit the time of retries, not their number, with time for three of them.
@@ -250,9 +264,10 @@ pub(crate) fn events(state: &State, words: EventSet) -> Vec<Event> {
         }
     }
     events.retain(|event| match words {
-        EventSet::Large => !is_delegated(event),
-        EventSet::Small => is_common(event) && !is_delegated(event),
-        EventSet::Delegating => is_common(event),
+        EventSet::Large => !is_delegated(event) && !is_background(event),
+        EventSet::Small => is_common(event) && !is_delegated(event) && !is_background(event),
+        EventSet::Delegating => is_common(event) && !is_background(event),
+        EventSet::Background => may_leave_running(event),
         EventSet::Failing => may_fail(event),
         EventSet::All => true,
     });
@@ -275,6 +290,7 @@ fn is_common(event: &Event) -> bool {
         Event::StoreFailed { .. }
         | Event::InternalError { .. }
         | Event::ToolCompleted { .. }
+        | Event::CommandEnded { .. }
         | Event::UsageReported { .. }
         | Event::Checked { .. } => true,
     }
@@ -286,7 +302,41 @@ fn may_fail(event: &Event) -> bool {
         Event::Prepared { size, messages, .. } => messages.is_empty() && size.exchanges <= 3,
         Event::CallFailed { .. } => true,
         Event::Tick { now } => now.0 > 0,
-        _ => is_common(event) && !is_delegated(event),
+        _ => is_common(event) && !is_delegated(event) && !is_background(event),
+    }
+}
+
+/// Returns whether the set of commands in the background includes the event: each call starts one, and little else happens.
+fn may_leave_running(event: &Event) -> bool {
+    match event {
+        Event::Prepared { size, messages, .. } => {
+            messages.is_empty() && [0, 3].contains(&size.exchanges)
+        }
+        Event::Replied { reply, .. } => match &*reply.parts {
+            [ReplyPart::Text(text)] => &**text == "done",
+            [ReplyPart::Call(_)] => reply.finish == ReplyFinish::ToolCalls,
+            _ => false,
+        },
+        Event::CallFailed { fault, .. } => fault.kind == FaultKind::Server,
+        Event::ToolCompleted { result, .. } => result.is_ok(),
+        Event::Checked { result, .. } => !matches!(result, CheckResult::SchemaViolation { .. }),
+        Event::Interrupt { signal } => *signal == Signal::Interrupt,
+        Event::Tick { now } => now.0 > 0,
+        Event::Authorized { .. } => is_background(event),
+        Event::UsageReported { .. } => false,
+        Event::StoreFailed { .. } | Event::InternalError { .. } | Event::CommandEnded { .. } => {
+            true
+        }
+    }
+}
+
+/// Returns whether only the sets with commands in the background include the event.
+fn is_background(event: &Event) -> bool {
+    match event {
+        Event::Authorized { authorization: Authorization::Approved { intent, .. }, .. } => {
+            matches!(intent, CallIntent::Background { .. })
+        }
+        _ => matches!(event, Event::CommandEnded { .. }),
     }
 }
 
@@ -319,6 +369,7 @@ fn completions(state: &State, id: EffectId) -> Vec<Event> {
     events.extend(take_first(authorized(state, id), all(&[StateKind::Executing])));
     events.extend(take_first(settled(state, id), all(&[StateKind::Executing])));
     events.extend(take_first(checked(id), all(&[StateKind::CallingChecking])));
+    events.push(Event::CommandEnded { id });
     events.extend(charged(state, id));
     events
 }
@@ -499,12 +550,19 @@ fn authorized(state: &State, id: EffectId) -> Vec<Event> {
     [
         cleared(50, CallIntent::Opaque),
         cleared(80, CallIntent::Delegated { session: None, worktree: None }),
+        cleared(50, background(Some(true))),
+        cleared(50, background(Some(false))),
         refused(ToolStatus::Unknown),
         refused(ToolStatus::Denied),
         Authorization::Abort,
     ]
     .map(|authorization| Event::Authorized { id, authorization })
     .into()
+}
+
+/// A command that an answer has to wait for, one that it has not, or one of an older journal.
+pub(crate) fn background(needed: Option<bool>) -> CallIntent {
+    CallIntent::Background { command: "serve".into(), needed }
 }
 
 fn settled(state: &State, id: EffectId) -> Vec<Event> {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use architect::machine::chart::{Chart, ChartTransition};
-use architect::machine::{Event, State, StateKind};
+use architect::machine::{Event, EventKind, State, StateKind};
 
 use crate::explorer::{SearchReport, canonical_hash};
 use crate::small_model::SmallModel;
@@ -24,12 +24,13 @@ pub(crate) struct MetTransitions {
 }
 
 impl MetTransitions {
-    /// Adds a transition that was taken. Of several between the same two states, any is as good.
+    /// Adds a transition that was taken. Of several between the same two states, any is as good. One that stays begins no
+    /// pair.
     pub(crate) fn add(&mut self, before: &State, event: &Event, number: usize, after: &State) {
         let from = canonical_hash(before);
         let out_of = self.out_of.entry(from).or_default();
         out_of.entry(number).or_insert_with(|| event.clone());
-        if after.kind() != StateKind::Done {
+        if after.kind() != StateKind::Done && event.kind() != EventKind::CommandEnded {
             let into = self.into.entry(canonical_hash(after)).or_default();
             // The order in which states are visited changes from run to run.
             match into.get(&number) {
@@ -43,7 +44,7 @@ impl MetTransitions {
 /// The pairs of transitions of which the second one leaves the state that the first one enters.
 pub(crate) struct TransitionPairs {
     chart: &'static Chart,
-    /// For each transition, those that followed it in the small models.
+    /// For each transition, those that followed it in the small models. One that stays is its own.
     explored: Vec<TransitionSet>,
     /// The same for the driver.
     played: Vec<TransitionSet>,
@@ -60,20 +61,21 @@ impl TransitionPairs {
     pub(crate) fn cover(&mut self, world: &SmallModel, met: &MetTransitions, found: &SearchReport) {
         // The pair, with the place where it is nearest to the start: the state between both transitions.
         // The driver doesn't stay in one that is overdue.
-        let mut nearest: BTreeMap<(usize, usize), (bool, usize, u64)> = BTreeMap::new();
+        let mut nearest: BTreeMap<(usize, usize), (bool, usize, u64, usize)> = BTreeMap::new();
         for (state, into) in &met.into {
             for first in into.keys() {
                 for second in met.out_of.get(state).into_iter().flat_map(BTreeMap::keys) {
                     let (from, event) = &into[first];
-                    let place = (small_model::is_late(event), found.depth(*from), *state);
-                    let nearest = nearest.entry((*first, *second)).or_insert(place);
+                    let place = (small_model::is_late(event), found.depth(*from), *state, *first);
+                    let start = if self.stays(*second) { second } else { first };
+                    let nearest = nearest.entry((*start, *second)).or_insert(place);
                     *nearest = place.min(*nearest);
                 }
             }
         }
-        for ((first, second), (_, _, state)) in nearest {
-            self.explored[first] |= 1 << second;
-            if self.played[first] >> second & 1 == 1 {
+        for ((start, second), (_, _, state, first)) in nearest {
+            self.explored[start] |= 1 << second;
+            if self.played[start] >> second & 1 == 1 {
                 continue;
             }
             let (from, event) = &met.into[&state][&first];
@@ -83,7 +85,18 @@ impl TransitionPairs {
             for (first, second) in taken.iter().zip(taken.iter().skip(1)) {
                 self.played[*first] |= 1 << second;
             }
+            for number in taken {
+                if self.stays(number) {
+                    self.played[number] |= 1 << number;
+                }
+            }
         }
+    }
+
+    /// Returns whether a transition leaves its state as it is but for the commands that run. Whatever follows it may as well
+    /// follow the one before it, so it is in no pair.
+    fn stays(&self, number: usize) -> bool {
+        self.chart.transitions[number].event == EventKind::CommandEnded.as_str()
     }
 
     /// Returns whether the second transition may begin where the first one ends.
@@ -100,9 +113,15 @@ impl TransitionPairs {
         let mut counts: BTreeMap<String, [usize; 4]> = BTreeMap::new();
         let mut never: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
         let mut missing = BTreeSet::new();
+        let stays: Vec<usize> = (0..all.len()).filter(|number| self.stays(*number)).collect();
+        for number in &stays {
+            for taken in [&self.explored, &self.played] {
+                assert!(taken[*number] >> number & 1 == 1, "never taken: {}", label(&all[*number]));
+            }
+        }
         for (number, first) in all.iter().enumerate() {
             for (other, second) in all.iter().enumerate() {
-                if !self.meet(first, second) {
+                if self.stays(number) || self.stays(other) || !self.meet(first, second) {
                     continue;
                 }
                 let is_taken = |pairs: &[TransitionSet]| pairs[number] >> other & 1 == 1;
@@ -134,11 +153,14 @@ impl TransitionPairs {
              * {} of them are taken by the explorer in the small models.\n\
              * {} of them are taken by the driver with scripted ports: for each pair, it runs a short path of the explorer.\n\
              * {} of them are impossible, for the reason given. The explorer takes none of them.\n\n\
+             `COMMAND_ENDED` is in no pair: it leaves each of the {} states as it is but for the commands that run, so that what follows\n\
+             it may as well follow the transition before it. Explorer and driver take it in each of them.\n\n\
              | after | never follows | why |\n|---|---|---|\n",
             sum(0),
             sum(1),
             sum(2),
-            sum(3)
+            sum(3),
+            stays.len()
         );
         for ((why, first), seconds) in never {
             let seconds: Vec<String> = seconds.into_iter().collect();

@@ -57,8 +57,8 @@ pub struct ChartTransition {
     pub event: String,
     /// The guard.
     pub guard: Option<String>,
-    /// The path of the target state.
-    #[serde(rename = "target")]
+    /// The path of the target state. One that is written without a target leads from each state to itself.
+    #[serde(default, rename = "target")]
     pub to: String,
     /// The description.
     #[serde(default)]
@@ -78,6 +78,8 @@ pub enum ChartCounter {
     Attempts,
     /// The events that are left for the tool calls of a reply.
     Calls,
+    /// The commands that run in the background.
+    Commands,
 }
 
 /// Why a statechart is invalid.
@@ -125,6 +127,7 @@ impl ChartTransition {
                 Some(ChartCounter::Attempts)
             }
             Some(Guard::MayFallBack | Guard::TimeoutMayFallBack) => Some(ChartCounter::Models),
+            _ if self.event == EventKind::CommandEnded.as_str() => Some(ChartCounter::Commands),
             _ if self.from == self.to && self.event != EventKind::UsageReported.as_str() => {
                 Some(ChartCounter::Calls)
             }
@@ -271,12 +274,30 @@ impl Chart {
                 TransitionNodes::Several(several) => several,
             };
             for transition in written {
+                if transition.to.is_empty() {
+                    self.add_stays(path, &event, &transition);
+                    continue;
+                }
                 let to = self.resolve_target(path, &event, &transition.to)?;
                 let (from, event) = (path.to_owned(), event.clone());
                 self.transitions.push(ChartTransition { from, event, to, ..transition });
             }
         }
         Ok(())
+    }
+
+    /// Adds a transition without a target, for each state without children at or below a path.
+    fn add_stays(&mut self, path: &str, event: &str, transition: &ChartTransition) {
+        let is_below = |leaf: &&ChartState| path_and_ancestors(&leaf.path).any(|it| it == path);
+        let stays = self.leaf_states().filter(|leaf| !leaf.is_final).filter(is_below);
+        let stays = stays.map(|leaf| ChartTransition {
+            from: leaf.path.clone(),
+            event: event.to_owned(),
+            to: leaf.path.clone(),
+            ..transition.clone()
+        });
+        let stays: Vec<_> = stays.collect();
+        self.transitions.extend(stays);
     }
 
     /// Resolves a target: from the root, a child, or a sibling.
@@ -351,6 +372,17 @@ mod tests {
         assert_eq!(answers("A.Q", "X"), ["B", "B"]);
         assert_eq!(answers("B", "X"), [""; 0]);
         assert_eq!(chart.initial_leaf("A"), "A.P");
+    }
+
+    #[test]
+    fn without_a_target_each_state_stays() {
+        let chart = Chart::parse(
+            r#"{ "id": "c", "initial": "A", "on": { "X": {} }, "states": {
+                "A": { "initial": "P", "states": { "P": {}, "Q": {} } }, "B": { "type": "final" } } }"#,
+        );
+        let chart = chart.unwrap();
+        let ways = chart.transitions.iter().map(|it| (it.from.as_str(), it.to.as_str()));
+        assert_eq!(ways.collect::<Vec<_>>(), [("A.P", "A.P"), ("A.Q", "A.Q")]);
     }
 
     #[test]

@@ -55,7 +55,7 @@ word_enum! {
         NoCallCanRun = "noCallCanRun",
         /// The reply has tool calls.
         HasCalls = "hasCalls",
-        /// The reply is a final answer that must be checked.
+        /// The reply is a final answer that must be checked: there are checks, or it has to wait for a command.
         AnswerToCheck = "answerToCheck",
         /// The reply is a part of an answer, empty or paused, and the model may be asked again.
         AskedAgain = "askedAgain",
@@ -118,7 +118,8 @@ impl Guard {
             Self::NoCallCanRun => statuses_without_running(state, event).is_some(),
             Self::HasCalls => reply_kind(state, event) == Some(ReplyKind::ToolCalls),
             Self::AnswerToCheck => {
-                reply_kind(state, event) == Some(ReplyKind::FinalAnswer) && run.rules.has_checks
+                reply_kind(state, event) == Some(ReplyKind::FinalAnswer)
+                    && calling::must_check_answer(run)
             }
             Self::AskedAgain => matches!(
                 reply_kind(state, event),

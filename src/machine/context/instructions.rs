@@ -18,6 +18,14 @@ pub(crate) fn continue_run() -> ConversationItem {
     )
 }
 
+/// Says which commands an answer has to wait for.
+pub(crate) fn needed_commands_run(commands: &[String]) -> String {
+    format!(
+        "What was started as needed still runs: {}. Wait for its end with command_output, or stop it with stop_command.",
+        commands.join(", ")
+    )
+}
+
 /// Asks for a final summary, with the reason.
 pub(crate) fn summarize_and_stop(reason: CloseReason) -> ConversationItem {
     let (whole, brief) = (

@@ -125,14 +125,35 @@ pub(crate) fn can_shrink(run: &RunContext, size: &RequestSize) -> bool {
     run.compactions.is_allowed(&run.rules) && size.exchanges > 0
 }
 
+/// Returns whether an answer must be checked: there are checks, or a command runs that it has to wait for.
+pub(crate) fn must_check_answer(run: &RunContext) -> bool {
+    run.rules.has_checks || run.needs_commands()
+}
+
+/// Returns the result of a check as it counts: what would be the end is sent back while a command runs that is needed.
+fn wait_for_commands(run: &RunContext, check: CheckResult) -> CheckResult {
+    let is_end = match &check {
+        CheckResult::Passed => true,
+        CheckResult::FollowUp { .. } => !run.can_take_follow_up(),
+        CheckResult::SentBack { .. } | CheckResult::SchemaViolation { .. } => false,
+    };
+    match is_end && run.needs_commands() {
+        true => CheckResult::SentBack { message: run.needed_commands_message() },
+        false => check,
+    }
+}
+
 /// Returns whether the model may be asked again after this result of a check.
 pub(crate) fn may_ask_again(run: &RunContext, check: &CheckResult) -> bool {
     let (streaks, bounds) = (&run.streaks, &run.rules.bounds);
+    let may_send_back = streaks.sent_back < bounds.sent_back;
     match check {
-        CheckResult::Passed => false,
-        CheckResult::SentBack { .. } => streaks.sent_back < bounds.sent_back,
+        CheckResult::Passed => may_send_back && run.needs_commands(),
+        CheckResult::SentBack { .. } => may_send_back,
         CheckResult::SchemaViolation { .. } => streaks.schema_violations < bounds.repairs,
-        CheckResult::FollowUp { .. } => run.can_take_follow_up(),
+        CheckResult::FollowUp { .. } => {
+            run.can_take_follow_up() || may_send_back && run.needs_commands()
+        }
     }
 }
 
@@ -317,7 +338,7 @@ impl Calling {
             ReplyKind::FinalAnswer => {
                 let answer = join_text(self.run.partial_answer.take(), reply.text());
                 out.append(ConversationItem::Assistant(reply));
-                if self.run.rules.has_checks {
+                if must_check_answer(&self.run) {
                     return Self::check(self.run, out, self.size, answer);
                 }
                 let reason = self.run.final_stop_reason();
@@ -361,6 +382,7 @@ impl Calling {
             CallingStage::Checking { answer, .. } => Some(answer),
             CallingStage::Requesting(_) => None,
         };
+        let check = wait_for_commands(&run, check);
         let (goes_on, done) = (may_ask_again(&run, &check), run.final_stop_reason());
         let (check_origin, streaks) = (MessageOrigin::Check, &mut run.streaks);
         let (count, origin, message, otherwise) = match check {

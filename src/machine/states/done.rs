@@ -56,7 +56,9 @@ impl Done {
         Self::enter(run, out, RunOutcome { reason, output: None, error: Some(error) })
     }
 
-    fn enter(run: Box<RunContext>, mut out: StepBuilder, outcome: RunOutcome) -> Step {
+    /// What runs in the background ends with the run.
+    fn enter(mut run: Box<RunContext>, mut out: StepBuilder, outcome: RunOutcome) -> Step {
+        std::mem::take(&mut run.commands).iter().for_each(|command| out.cancel(command.id));
         out.add_effect(Effect::End);
         out.finish(State::Done(Self { run, outcome }))
     }

@@ -238,10 +238,11 @@ impl Executing {
             return out.finish(State::Executing(self));
         };
         match authorization {
-            Authorization::Approved { timeout: limit, .. } => {
+            Authorization::Approved { timeout: limit, intent, .. } => {
                 let id = self.run.next_effect.allocate();
-                let called = call.call.clone();
-                out.add_effect(Effect::RunTool { id, call: called, budget: budget.map(Box::new) });
+                let command = self.run.add_command(&call.call.id, &intent);
+                let (called, share) = (call.call.clone(), budget.map(Box::new));
+                out.add_effect(Effect::RunTool { id, call: called, budget: share, command });
                 call.state = CallState::Running { id, due: now.after(limit), budget };
                 out.finish(State::Executing(self))
             }

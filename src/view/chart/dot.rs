@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::labels::{identifier, local_name};
-use super::{ArrowGroup, children, group_arrows};
+use super::{ArrowGroup, children, group_arrows, stay_labels};
 use crate::machine::chart::Chart;
 
 /// The first lines of the graph: its layout, and the style of its nodes and edges.
@@ -21,6 +21,9 @@ pub(super) fn render(chart: &Chart) -> String {
     let _ = writeln!(text, "    start -> {};", identifier(chart.initial_leaf(&chart.initial)));
     for group in group_arrows(chart) {
         write_arrow(&mut text, chart, &group);
+    }
+    for label in stay_labels(chart) {
+        let _ = writeln!(text, "    every -> every [label=\"{label}\\l\"];");
     }
     text.push_str("}\n");
     text

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::labels::{event_label, identifier, local_name};
-use super::{children, group_arrows};
+use super::{children, group_arrows, stay_labels};
 use crate::machine::chart::Chart;
 
 /// Returns the whole chart.
@@ -19,6 +19,7 @@ pub(super) fn render(chart: &Chart) -> String {
     for group in groups.iter().filter(|group| group.from.is_empty()) {
         write_note(&mut text, group.to, &group.labels(chart));
     }
+    write_stays(&mut text, chart);
     text
 }
 
@@ -44,6 +45,7 @@ pub(super) fn overview(chart: &Chart) -> String {
     for (_, to, events) in ways.iter().filter(|(from, ..)| from.is_empty()) {
         write_note(&mut text, to, events);
     }
+    write_stays(&mut text, chart);
     text
 }
 
@@ -81,6 +83,17 @@ fn write_note(text: &mut String, to: &str, labels: &[String]) {
     let _ = writeln!(text, "        from every state on");
     let _ = writeln!(text, "        {}", labels.join(", "));
     let _ = writeln!(text, "    end note");
+}
+
+/// Writes a note about the events on which every state stays as it is.
+fn write_stays(text: &mut String, chart: &Chart) {
+    let labels = stay_labels(chart);
+    if !labels.is_empty() {
+        let _ = writeln!(text, "    note left of {}", identifier(outermost(&chart.initial)));
+        let _ = writeln!(text, "        every state stays on");
+        let _ = writeln!(text, "        {}", labels.join(", "));
+        let _ = writeln!(text, "    end note");
+    }
 }
 
 /// Returns the outermost state of a path.

@@ -80,10 +80,32 @@ fn children<'a>(chart: &'a Chart, parent: &'a str) -> impl Iterator<Item = &'a C
     })
 }
 
-/// Returns the transitions of a chart, grouped by their two states, in the order of the first of each group.
+/// Returns the labels of the events on which every state stays as it is.
+fn stay_labels(chart: &Chart) -> Vec<String> {
+    let mut events: Vec<&str> = Vec::new();
+    for arrow in chart.transitions.iter().filter(|arrow| stays_everywhere(chart, arrow)) {
+        if !events.contains(&arrow.event.as_str()) {
+            events.push(&arrow.event);
+        }
+    }
+    events.into_iter().map(labels::event_label).collect()
+}
+
+/// Returns whether an event leads from every state to itself.
+fn stays_everywhere(chart: &Chart, arrow: &ChartTransition) -> bool {
+    let stays = |leaf: &ChartState| {
+        let mut arrows = chart.transitions_for(&leaf.path, &arrow.event).peekable();
+        let is_handled = leaf.is_final || arrows.peek().is_some();
+        is_handled && arrows.all(|it| it.from == leaf.path && it.to == it.from)
+    };
+    arrow.from == arrow.to && chart.leaf_states().all(stays)
+}
+
+/// Returns the transitions of a chart, grouped by their two states, in the order of the first of each group. Without those on
+/// which every state stays as it is.
 fn group_arrows(chart: &Chart) -> Vec<ArrowGroup<'_>> {
     let mut groups: Vec<ArrowGroup<'_>> = Vec::new();
-    for arrow in &chart.transitions {
+    for arrow in chart.transitions.iter().filter(|arrow| !stays_everywhere(chart, arrow)) {
         let (from, to) = (&*arrow.from, &*arrow.to);
         match groups.iter_mut().find(|group| (group.from, group.to) == (from, to)) {
             Some(group) => group.arrows.push(arrow),

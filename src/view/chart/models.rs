@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use super::labels::identifier;
 use crate::machine::chart::{Chart, ChartCounter, ChartTransition};
-use crate::machine::{EventKind, StateKind};
+use crate::machine::{EventKind, Guard, StateKind};
 
 /// A transition from one leaf state to another.
 struct ModelStep<'a> {
@@ -36,29 +36,35 @@ impl ModelStep<'_> {
             ChartCounter::Models => "models",
             ChartCounter::Attempts => "attempts",
             ChartCounter::Calls => "calls",
+            ChartCounter::Commands => "commands",
         })
     }
 
     /// Returns the counters that begin again with the number of a constant.
     fn resets(&self) -> Vec<(&'static str, &'static str)> {
-        let is_retry = self.from.ends_with("Waiting");
+        let (is_retry, stays) = (self.from.ends_with("Waiting"), self.from == self.to);
         let mut resets = Vec::new();
         if self.arrow.counter() == Some(ChartCounter::Steps) {
             resets.push(("repeats", "REPEATS"));
         }
         let sends = [StateKind::CallingSending, StateKind::CompactingSending];
-        if sends.iter().any(|kind| kind.as_str() == self.to) && !is_retry {
+        if sends.iter().any(|kind| kind.as_str() == self.to) && !is_retry && !stays {
             resets.push(("attempts", "RETRIES"));
         }
-        if self.to == StateKind::Executing.as_str() && self.from != self.to {
+        if self.to == StateKind::Executing.as_str() && !stays {
             resets.push(("calls", "CALLS"));
+        }
+        if self.arrow.guard.as_deref() == Some(Guard::CallApproved.as_str()) {
+            resets.push(("commands", "COMMANDS"));
         }
         resets
     }
 
     /// Returns the counter of what may happen once only.
     fn counts(&self) -> Option<&'static str> {
-        if self.to == StateKind::ClosingPreparing.as_str() {
+        if self.from == self.to {
+            None
+        } else if self.to == StateKind::ClosingPreparing.as_str() {
             Some("closings")
         } else if self.to == StateKind::ClosingSending.as_str() {
             Some("closing_calls")
@@ -107,6 +113,9 @@ const PROMELA_HEADER: &str = r"/* The statechart of a run: its guards are choice
 #ifndef CALLS
 #define CALLS 3     /* events about the tool calls of a reply, before the last one */
 #endif
+#ifndef COMMANDS
+#define COMMANDS 1  /* that run in the background, since the last call that may have started one */
+#endif
 
 ";
 
@@ -117,7 +126,7 @@ pub(super) fn promela(chart: &Chart) -> String {
     let _ = writeln!(text, "mtype = {{ {} }};", names.join(", "));
     let _ = writeln!(text, "mtype state = {};", identifier(chart.initial_leaf(&chart.initial)));
     text.push_str(
-        "byte steps = STEPS, repeats = REPEATS, models = MODELS, attempts, calls, closings, closing_calls;\n",
+        "byte steps = STEPS, repeats = REPEATS, models = MODELS, attempts, calls, commands, closings, closing_calls;\n",
     );
     let done = identifier(StateKind::Done.as_str());
     let steps = model_steps(chart);
@@ -152,13 +161,22 @@ pub(super) fn promela(chart: &Chart) -> String {
 
 /// Returns the chart as a module in TLA+, with its specification and properties.
 pub(super) fn tla(chart: &Chart) -> String {
-    const VARIABLES: [&str; 8] =
-        ["state", "steps", "repeats", "models", "attempts", "calls", "closings", "closing_calls"];
+    const VARIABLES: [&str; 9] = [
+        "state",
+        "steps",
+        "repeats",
+        "models",
+        "attempts",
+        "calls",
+        "commands",
+        "closings",
+        "closing_calls",
+    ];
     let mut text = String::from(
         "---------------------------- MODULE run ----------------------------\n\
          (* The statechart of a run: its guards are choices, and what a transition uses up is a counter. *)\n\
          EXTENDS Naturals\n\
-         CONSTANTS STEPS, REPEATS, MODELS, RETRIES, CALLS\n",
+         CONSTANTS STEPS, REPEATS, MODELS, RETRIES, CALLS, COMMANDS\n",
     );
     let all = VARIABLES.join(", ");
     let first = identifier(chart.initial_leaf(&chart.initial));
@@ -166,7 +184,7 @@ pub(super) fn tla(chart: &Chart) -> String {
     let _ = writeln!(
         text,
         "Init == /\\ state = \"{first}\" /\\ steps = STEPS /\\ repeats = REPEATS\n        \
-         /\\ models = MODELS /\\ attempts = 0 /\\ calls = 0 /\\ closings = 0 /\\ closing_calls = 0\n"
+         /\\ models = MODELS /\\ attempts = 0 /\\ calls = 0 /\\ commands = 0 /\\ closings = 0 /\\ closing_calls = 0\n"
     );
     let steps = model_steps(chart);
     for (action, ticks) in [("Environment", false), ("Tick", true)] {

@@ -57,7 +57,7 @@ fn what_runs_in_the_background_ends_with_an_interrupted_run_and_with_its_time() 
     wait_until("nothing is left", || count_processes("4791.2") == 0);
 }
 
-/// The machine is shown nothing of it: the journal has what was started.
+/// The journal has what was started.
 #[test]
 fn a_killed_run_leaves_nothing_and_the_resumed_one_learns_what_is_gone() {
     let world = CliFixture::new();

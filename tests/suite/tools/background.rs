@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use architect::machine::CallIntent;
 use architect::policy::ConfirmMode;
+use architect::port::{CancellationToken, EffectMessage};
 use architect::tools::{ExecutionMode, ToolSettings, permission_rules};
-use architect::types::{ToolResult, ToolStatus};
+use architect::types::{EffectId, ToolResult, ToolStatus};
 use serde_json::{Value, json};
 
 use super::fixture::{ToolFixture, yolo_settings};
@@ -217,6 +220,51 @@ fn nothing_survives_the_end_of_the_run() {
         drop(world);
         wait_until("nothing is left", || count_sleeping("4790.5") == 0);
     }
+}
+
+/// Starts a command as an effect of a run. Returns the token that stops it, and the messages to the run.
+fn start_in_run(world: &ToolFixture, more: &Value) -> (CancellationToken, Receiver<EffectMessage>) {
+    let mut arguments = json!({"command": "read x; echo $x", "background": true, "needed": true});
+    arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let call = world.authorize("run_command", &arguments).unwrap();
+    let command = "read x; echo $x".into();
+    assert_eq!(call.intent, CallIntent::Background { command, needed: Some(true) });
+    let (send, received) = channel();
+    let cancel = CancellationToken::new();
+    let report = move |message| drop(send.send(message));
+    let scope = scope().with_messages(report).with_command(EffectId(7), cancel.clone());
+    (call.job)(&scope);
+    (cancel, received)
+}
+
+const ENDED: EffectMessage = EffectMessage::CommandEnded(EffectId(7));
+
+/// The run knows of the end before a call can.
+#[test]
+fn the_end_of_a_command_is_reported_to_the_run() {
+    let world = ToolFixture::new();
+    let (_, messages) = start_in_run(&world, &json!({}));
+    assert!(messages.try_recv().is_err());
+    input(&world, "go");
+    output(&world, &json!({"wait": 10, "until_end": true}));
+    assert_eq!(messages.try_recv(), Ok(ENDED));
+}
+
+#[test]
+fn a_run_stops_its_commands() {
+    let world = ToolFixture::new();
+    let (cancel, messages) = start_in_run(&world, &json!({}));
+    cancel.cancel();
+    assert_eq!(messages.recv_timeout(Duration::from_secs(10)), Ok(ENDED));
+    let text = output(&world, &json!({"wait": 10, "until_end": true}));
+    assert!(text.contains("it has ended: interrupted"), "{text}");
+}
+
+#[test]
+fn a_command_that_does_not_start_is_reported_as_ended() {
+    let world = ToolFixture::new();
+    let (_, messages) = start_in_run(&world, &json!({"cwd": "missing"}));
+    assert_eq!(messages.try_recv(), Ok(ENDED));
 }
 
 #[test]
