@@ -63,6 +63,21 @@ impl CliFixture {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
+    /// Returns the records of all sessions.
+    pub(crate) fn journals(&self) -> String {
+        let folder = self.home().join(".local/state/architect/sessions");
+        let sessions = fs::read_dir(folder).into_iter().flatten().flatten();
+        let journals = sessions.map(|session| session.path());
+        let read = |path: PathBuf| match path.is_dir() {
+            true => {
+                let files = fs::read_dir(path).into_iter().flatten().flatten();
+                files.filter_map(|file| fs::read_to_string(file.path()).ok()).collect()
+            }
+            false => fs::read_to_string(path).unwrap_or_default(),
+        };
+        journals.map(read).collect()
+    }
+
     /// Returns the command with these arguments, in this world and no other.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_architect"));

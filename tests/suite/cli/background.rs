@@ -114,6 +114,8 @@ fn an_answer_waits_for_a_command_that_is_needed() {
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert_eq!(ran.json()["output"], "Now it is done.");
     assert_eq!(world.read("made"), "yes\n");
+    assert_eq!(world.journals().matches("\"command_ended\":{").count(), 1);
+    assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
     let shown = server.requests()[2].json()["messages"].to_string();
     assert!(
         shown.contains("[SYSTEM] What was started as needed still runs: `read x; echo $x > made`"),
@@ -136,6 +138,44 @@ fn the_failure_of_a_needed_command_reaches_a_model_that_does_not_ask() {
     let shown = server.requests()[2].json()["messages"].to_string();
     assert!(shown.contains("(call_id \\\"c1\\\"): exit code 3\\n2 tests failed"), "{shown}");
     assert!(!shown.contains("still runs"), "{shown}");
+}
+
+/// The answer is never good: the time of the run ends it, and the command with it.
+#[test]
+fn an_answer_that_waits_ends_with_the_time_of_the_run() {
+    let world = CliFixture::new();
+    let server = Server::new([
+        start("c1", "sleep 4791.5", r#", "needed": true"#),
+        chat::text("Done."),
+        chat::text("It still ran."),
+    ]);
+    let ran = world.run_with_server(&server, &[&YOLO[..], &["--timeout", "3"]].concat());
+    assert_eq!(ran.outcome(), outcome(2, "timeout", "partial"), "{}", ran.err);
+    wait_until("nothing is left", || count_processes("4791.5") == 0);
+}
+
+#[test]
+fn an_answer_that_waited_is_not_the_end_of_the_resumed_run() {
+    let world = CliFixture::new();
+    let server = Server::new([
+        start("c1", "sleep 4791.6", r#", "needed": true"#),
+        chat::text("It is well."),
+        chat::text("It was lost."),
+    ]);
+    let child = world.command_with_server(&server, &YOLO).spawn().unwrap();
+    wait_until("the answer waits", || world.journals().contains("It is well."));
+    assert_eq!(count_processes("4791.6"), 1);
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    wait_for_exit(child);
+    wait_until("nothing is left", || count_processes("4791.6") == 0);
+
+    let mut command = world.command(&["resume", "last", "--json"]);
+    let ran = wait_for_exit(command.env("OPENAI_API_KEY", "sk-test-canary").spawn().unwrap());
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    assert_eq!(ran.json()["output"], "It was lost.");
+    let shown = server.requests()[2].json()["messages"].to_string();
+    assert!(shown.contains("no longer runs: `sleep 4791.6` (call_id \\\"c1\\\")"), "{shown}");
+    assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
 }
 
 /// What a call waits for is a change of the session.

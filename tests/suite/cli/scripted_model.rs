@@ -1,6 +1,5 @@
 //! A scripted model depends on the completed calls: a call that was cut off is made again.
 
-use std::fs;
 use std::process::Child;
 
 use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit, wait_until};
@@ -21,27 +20,13 @@ delay_ms = 1500
 text = "skipped one"
 "#;
 
-fn journal(world: &CliFixture) -> String {
-    let folder = world.home().join(".local/state/architect/sessions");
-    let sessions = fs::read_dir(folder).into_iter().flatten().flatten();
-    let journals = sessions.map(|session| session.path());
-    let read = |path: std::path::PathBuf| match path.is_dir() {
-        true => {
-            let files = fs::read_dir(path).into_iter().flatten().flatten();
-            files.filter_map(|file| fs::read_to_string(file.path()).ok()).collect()
-        }
-        false => fs::read_to_string(path).unwrap_or_default(),
-    };
-    journals.map(read).collect()
-}
-
 /// Starts a run, and returns it when the slow call is running.
 fn begun(world: &CliFixture, command: &[&str]) -> Child {
-    let before = journal(world).matches("\"prepared\"").count();
+    let before = world.journals().matches("\"prepared\"").count();
     let child = world.command(command).spawn().unwrap();
     let calls = if before == 0 { 2 } else { 1 };
     wait_until("the slow call is under way", || {
-        journal(world).matches("\"prepared\"").count() >= before + calls
+        world.journals().matches("\"prepared\"").count() >= before + calls
     });
     child
 }
