@@ -466,6 +466,7 @@ mod tests {
                 encode: TimeSpan(5),
                 first_byte: Some(TimeSpan(9)),
                 request: None,
+                received: Tokens(7),
             }),
             sync_time: TimeSpan(1_000),
             ..RecordLine::new(3, RunTime(44), RecordBody::Event(event))

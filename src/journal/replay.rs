@@ -19,7 +19,7 @@ use crate::machine::{
 };
 use crate::types::{
     CallId, CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, FaultKind, RunTime,
-    Sha256Digest, TimeSpan,
+    Sha256Digest, TimeSpan, Tokens,
 };
 
 /// The state of a session, and what a resume needs to know of its records.
@@ -222,7 +222,9 @@ impl SessionHistory {
                     && self.machine.state.awaits(event);
                 let completed = implied_reads::complete_event(event.clone(), &self.machine.state);
                 let state = self.machine.state.clone();
-                (self.machine, self.output) = self.machine.handle(stored.at, completed);
+                let received = stored.timing.map_or(Tokens::ZERO, |timing| timing.received);
+                let machine = self.machine.with_received(received);
+                (self.machine, self.output) = machine.handle(stored.at, completed);
                 self.add_model_usage(&state, Some(event));
                 self.costs.add(before, Some(event), self.machine.state.run().used);
                 let is_over = running_call.is_some()

@@ -22,8 +22,8 @@ use crate::machine::{
     ResumePrompt, Resumption, State,
 };
 use crate::types::{
-    CallId, CheckpointRecord, FileAction, FileChange, Image, LimitBaseline, RunRules, ToolCall,
-    ToolResult, ToolStatus,
+    CallId, CheckpointRecord, FileAction, FileChange, Image, LimitBaseline, RunRules, Tokens,
+    ToolCall, ToolResult, ToolStatus,
 };
 use crate::workspace::leftover_path;
 
@@ -193,7 +193,8 @@ impl OpenedSession {
         let (machine, output) = if is_decided {
             (history.machine, history.output)
         } else {
-            let resumption = Resumption { rules, recovered: found.clone(), prompt: opening };
+            let (recovered, prompt) = (found.clone(), opening);
+            let resumption = Resumption { rules, recovered, prompt, received: Tokens::MAX };
             let fingerprint = Fingerprint::of(&history.machine, &history.output.effects);
             // An imported setup becomes the user's, even if it is the same.
             // So does that of a fork with files of its own, from which on its records count.

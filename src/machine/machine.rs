@@ -90,6 +90,14 @@ impl Machine {
         (Self { state, conversation }, output)
     }
 
+    /// Notes how much of the reply to the pending model call has arrived: what it costs, should the next event cut it off.
+    pub fn with_received(mut self, received: Tokens) -> Self {
+        if !matches!(self.state, State::Done(_)) {
+            self.state.run_mut().received = received;
+        }
+        self
+    }
+
     /// Handles an event at this time: first the deadlines that have passed by then, then the event.
     pub fn handle(self, at: RunTime, event: Event) -> (Self, MachineOutput) {
         let mut machine = self;

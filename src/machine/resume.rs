@@ -21,7 +21,7 @@ use crate::machine::states::executing::{CallState, Executing};
 use crate::machine::states::preparing::Preparing;
 use crate::machine::stop_reason::StopReason;
 use crate::machine::tool_calls::loop_detection::TurnRepetition;
-use crate::types::{CallId, RunRules, RunTime, ToolResult};
+use crate::types::{CallId, RunRules, RunTime, Tokens, ToolResult};
 
 /// How a session is resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +34,10 @@ pub struct Resumption {
     /// What a run that was over continues with.
     #[serde(rename = "opening")]
     pub prompt: ResumePrompt,
+    /// How much of the reply to a call had arrived that was pending when the process ended; [`Tokens::MAX`] if it is not
+    /// known. Zero in journals of older releases.
+    #[serde(default, skip_serializing_if = "Tokens::is_zero")]
+    pub received: Tokens,
 }
 
 /// The recovered result of a call that was running when the process ended.
@@ -59,9 +63,11 @@ pub enum ResumePrompt {
 
 /// Resumes from a stored state at this time.
 pub fn resume(mut state: State, now: RunTime, resumption: Resumption) -> Step {
-    let Resumption { rules, recovered, prompt } = resumption;
+    let Resumption { rules, recovered, prompt, received } = resumption;
     let mut out = StepBuilder::default();
+    state.run_mut().received = received;
     charge_lost_call(&mut state, &mut out);
+    state.run_mut().received = Tokens::ZERO;
     let has_waited = state.run().needs_commands();
     let renew = |mut run: Box<RunContext>| {
         let model = resumed_model(&run, &rules);
@@ -234,7 +240,11 @@ mod tests {
 
     fn resumed(state: State, retries: u32) -> Step {
         let (rules, recovered, prompt) = (rules(retries), vec![], ResumePrompt::Continue);
-        resume(state, RunTime::START, Resumption { rules, recovered, prompt })
+        resume(
+            state,
+            RunTime::START,
+            Resumption { rules, recovered, prompt, received: Tokens::ZERO },
+        )
     }
 
     #[test]
@@ -269,7 +279,11 @@ mod tests {
         let result = ToolResult::new("b".into(), ToolStatus::InDoubt, "unknown");
         let recovered = vec![RecoveredCall { call: "b".into(), result: result.clone() }];
         let (rules, prompt) = (rules(1), ResumePrompt::Continue);
-        let next = resume(state, RunTime::START, Resumption { rules, recovered, prompt });
+        let next = resume(
+            state,
+            RunTime::START,
+            Resumption { rules, recovered, prompt, received: Tokens::ZERO },
+        );
         let State::Executing(state) = next.state else { panic!("not executing") };
         let slots: Vec<_> = state.calls.into_iter().map(|call| call.state).collect();
         // The other call may run again, and is authorized again.
@@ -281,7 +295,8 @@ mod tests {
     #[test]
     fn a_resumed_run_has_new_rules_and_a_new_start_time() {
         let (rules, recovered, prompt) = (rules(7), vec![], ResumePrompt::Continue);
-        let resumption = Resumption { rules: rules.clone(), recovered, prompt };
+        let resumption =
+            Resumption { rules: rules.clone(), recovered, prompt, received: Tokens::ZERO };
         for state in [
             start(RunRules::default(), ConversationItem::user(MessageOrigin::Task, "task")).state,
             prepared(1, 10),
@@ -314,7 +329,11 @@ mod tests {
             let mut state = start(rules(&["a", "bbb", "cc"]), task).state;
             state.run_mut().change_model(1);
             let (rules, recovered, prompt) = (rules(names), vec![], ResumePrompt::Continue);
-            let next = resume(state, RunTime::START, Resumption { rules, recovered, prompt });
+            let next = resume(
+                state,
+                RunTime::START,
+                Resumption { rules, recovered, prompt, received: Tokens::ZERO },
+            );
             let run = next.state.run();
             (run.model, run.rules.context.window)
         };

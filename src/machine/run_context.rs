@@ -51,6 +51,10 @@ pub struct RunContext {
     /// When the current call failed first, if that limits its retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<RunTime>,
+    /// How much of the reply to the pending model call has arrived, as last reported; [`Tokens::MAX`] if it is not known. A
+    /// call that is cut off is charged for it.
+    #[serde(default, skip_serializing_if = "Tokens::is_zero")]
+    pub received: Tokens,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde

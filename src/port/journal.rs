@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::RequestDigest;
 use crate::machine::{Done, Event, Fingerprint};
-use crate::types::{CheckpointRecord, EffectId, RunTime, Sha256Digest, TimeSpan};
+use crate::types::{CheckpointRecord, EffectId, RunTime, Sha256Digest, TimeSpan, Tokens};
 
 /// The journal of a run.
 pub trait Journal: Send {
@@ -42,7 +42,7 @@ pub enum JournalRecord<'a> {
         event: &'a Event,
         /// The fingerprint of the machine before the event.
         fingerprint: Fingerprint,
-        /// The timing of the model call that the event completes.
+        /// The timing of the model call that the event completes or may cut off.
         timing: Option<CallTiming>,
     },
     /// The text of a model call that was cancelled. It is only shown, and never part of the conversation.
@@ -63,7 +63,7 @@ pub enum JournalRecord<'a> {
     },
 }
 
-/// The timing and the request of a model call. They are only shown; no decision depends on them.
+/// The timing and the request of a model call. They are only shown; no decision depends on them, except on what was received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTiming {
     /// The time for encoding the request.
@@ -74,6 +74,9 @@ pub struct CallTiming {
     /// The digest of the request, which a replay compares with the one that it builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestDigest>,
+    /// How much of the reply had arrived when the event came, if the call wasn't complete.
+    #[serde(default, skip_serializing_if = "Tokens::is_zero")]
+    pub received: Tokens,
 }
 
 /// Why a record could not be stored.

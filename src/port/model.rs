@@ -108,4 +108,6 @@ pub enum ReplyDelta {
     Text(String),
     /// Text of the model's reasoning.
     Reasoning(String),
+    /// A part of a tool call, of this many bytes.
+    Call(usize),
 }

@@ -107,10 +107,11 @@ pub(super) struct PendingCall {
     pub(super) is_read_only: bool,
 }
 
-/// The timing of the current model call.
+/// The timing of the current model call, and how much of its reply has arrived.
 #[derive(Clone, Copy)]
 pub(super) struct PendingTiming {
     pub(super) id: EffectId,
+    pub(super) received_bytes: u64,
     /// When the request was encoded.
     pub(super) encoded_at: RunTime,
     pub(super) timing: CallTiming,
@@ -283,13 +284,13 @@ impl Driver {
             DriverInput::ReplyDelta { id, delta } => {
                 if self.cancellations.contains_key(&id) {
                     let at = self.clock.now();
+                    self.count_received(id, &delta);
                     match &delta {
                         ReplyDelta::Started => self.record_first_byte(id, at),
                         ReplyDelta::Text(text) if self.partial_text.len() < MAX_PARTIAL_TEXT => {
                             self.partial_text.push_str(text);
                         }
-                        ReplyDelta::Text(_) => {}
-                        ReplyDelta::Reasoning(_) => {}
+                        ReplyDelta::Text(_) | ReplyDelta::Reasoning(_) | ReplyDelta::Call(_) => {}
                     }
                     let result = self.ports.observer.on_event(&RunEvent::ReplyDelta {
                         at,
@@ -326,11 +327,19 @@ impl Driver {
             return self;
         }
         let at = self.clock.now();
+        let received = self.received(at, event);
         let call = event.completed_effect().and_then(|id| self.take_timing(id));
+        let call = match received {
+            Tokens::ZERO => call,
+            received => Some(CallTiming { received, ..call.unwrap_or_default() }),
+        };
         match self
             .write(at, JournalRecord::Event { event, fingerprint: self.fingerprint, timing: call })
         {
-            Ok(()) => self.apply_event(at, event),
+            Ok(()) => {
+                self.machine = self.machine.with_received(received);
+                self.apply_event(at, event)
+            }
             Err(error) => self.fail_journal(&error),
         }
     }
@@ -344,6 +353,28 @@ impl Driver {
         driver.fingerprint = Fingerprint::of(&driver.machine, &output.effects);
         driver.pending.extend(output.effects);
         driver
+    }
+
+    /// Returns how much of the reply to the pending model call has arrived, unless the event completes the call in time.
+    fn received(&self, at: RunTime, event: &Event) -> Tokens {
+        let is_late = self.machine.deadline().is_some_and(|due| due.at <= at);
+        if event.completed_effect().is_some() && !is_late {
+            return Tokens::ZERO;
+        }
+        let bytes = self.timing.map_or(0, |timing| timing.received_bytes);
+        self.machine.conversation.context_usage().estimate_tokens(bytes)
+    }
+
+    /// Counts a part of a reply.
+    fn count_received(&mut self, id: EffectId, delta: &ReplyDelta) {
+        let bytes = match delta {
+            ReplyDelta::Started => 0,
+            ReplyDelta::Text(text) | ReplyDelta::Reasoning(text) => text.len(),
+            ReplyDelta::Call(bytes) => *bytes,
+        };
+        if let Some(timing) = self.timing.as_mut().filter(|timing| timing.id == id) {
+            timing.received_bytes += bytes as u64;
+        }
     }
 
     /// Records when the first byte of a reply arrived.

@@ -118,8 +118,9 @@ impl Driver {
         }
         let ready = self.clock.now();
         let request = call.request_digest();
-        let times = CallTiming { encode: ready.since(asked), first_byte: None, request };
-        self.timing = Some(PendingTiming { id, encoded_at: ready, timing: times });
+        let times = CallTiming { encode: ready.since(asked), request, ..CallTiming::default() };
+        self.timing =
+            Some(PendingTiming { id, received_bytes: 0, encoded_at: ready, timing: times });
         let tools = Arc::clone(&self.ports.tools);
         self.start_task(
             id,

@@ -16,6 +16,9 @@ impl Tokens {
     /// No tokens.
     pub const ZERO: Self = Self(0);
 
+    /// The largest number.
+    pub const MAX: Self = Self(u64::MAX);
+
     /// Returns whether the number is zero.
     pub fn is_zero(&self) -> bool {
         *self == Self::ZERO

@@ -162,7 +162,11 @@ pub(super) fn evaluation_charge(
 fn abandoned_charge(state: State) -> Charge {
     let rules = (*state.run().rules).clone();
     let (recovered, prompt) = (Vec::new(), ResumePrompt::Continue);
-    let resumed = resume(state, RunTime::START, Resumption { rules, recovered, prompt });
+    let resumed = resume(
+        state,
+        RunTime::START,
+        Resumption { rules, recovered, prompt, received: Tokens::MAX },
+    );
     let used = resumed.state.run().used;
     Charge { money: used.cost, tokens: used.tokens }
 }

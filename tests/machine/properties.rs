@@ -131,8 +131,12 @@ impl RandomRun {
         let run = self.fold.state.run();
         let (now, mut rules) = (run.now.after(TimeSpan(1)), (*run.rules).clone());
         rules.seed = rules.seed.wrapping_add(1);
-        let resumption =
-            Resumption { rules: rules.clone(), recovered: found.collect(), prompt: opening };
+        let resumption = Resumption {
+            rules: rules.clone(),
+            recovered: found.collect(),
+            prompt: opening,
+            received: Tokens::MAX,
+        };
         let (fold, output) = self.fold.resume(now, resumption);
         self.fold = fold;
         let run = self.fold.state.run();

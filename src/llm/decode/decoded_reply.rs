@@ -35,6 +35,8 @@ pub(crate) enum DecodedPart {
 pub(crate) struct DeltaBuffer {
     text: String,
     reasoning: String,
+    /// The bytes of calls since the last flush.
+    call_bytes: usize,
     /// Whether everything is dropped.
     is_discarded: bool,
     /// The bytes of the reply received so far, including calls.
@@ -140,7 +142,7 @@ impl DeltaBuffer {
 
     /// Counts a delta of a call, which is only reported once it is complete.
     pub(crate) fn add_hidden(&mut self, delta: &str) {
-        self.received_bytes += delta.len();
+        self.call_bytes += delta.len();
     }
 
     /// Returns an estimate of the tokens received so far.
@@ -174,6 +176,11 @@ impl DeltaBuffer {
         };
         take(&mut self.reasoning, ReplyDelta::Reasoning);
         take(&mut self.text, ReplyDelta::Text);
+        let call_bytes = std::mem::take(&mut self.call_bytes);
+        self.received_bytes += call_bytes;
+        if call_bytes > 0 {
+            sink(ReplyDelta::Call(call_bytes));
+        }
     }
 }
 

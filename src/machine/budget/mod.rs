@@ -83,11 +83,11 @@ pub(crate) fn charge_unanswered_call(
     call: (&RequestSize, CallPurpose),
     out: &mut StepBuilder,
 ) {
-    charge_incomplete_call(run, Tokens::ZERO, call, out);
+    charge_incomplete_call(run, run.received, call, out);
 }
 
 /// Charges a call for its input, and for the output that has arrived, up to its limit. A reply that would have arrived whole
-/// is charged up to its limit: how much of it was written is not known.
+/// is charged up to its limit: how much of it was written is not known. So is one of which that was lost.
 fn charge_incomplete_call(
     run: &mut RunContext,
     received: Tokens,
@@ -98,6 +98,7 @@ fn charge_incomplete_call(
     let output = match reserve(run, size, purpose).ok().flatten() {
         Some(granted) if run.rules.output.is_whole => granted,
         Some(granted) => granted.min(received),
+        None if received == Tokens::MAX => Tokens::ZERO,
         None => received,
     };
     run.charge_usage(&size.estimate_usage(output), purpose, out);
@@ -183,17 +184,22 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_call_is_charged_for_its_input_and_also_for_its_limit_if_it_was_not_streamed() {
-        let charged = |is_whole, limits| {
+    fn a_call_that_is_cut_off_is_charged_for_its_input_and_what_arrived_or_for_its_limit() {
+        let charged = |is_whole, received, limits| {
             let mut run = run(limits);
+            run.received = Tokens(received);
             std::sync::Arc::make_mut(&mut run.rules).output.is_whole = is_whole;
             let call = (&SIZE, CallPurpose::Agent);
             charge_unanswered_call(&mut run, call, &mut StepBuilder::default());
             run.used.cost
         };
-        assert_eq!(charged(false, dollars(20_000)), MicroUsd(800));
-        assert_eq!(charged(true, dollars(20_000)), MicroUsd(15_800));
-        assert_eq!(charged(true, RunLimits::default()), MicroUsd(800));
+        assert_eq!(charged(false, 0, dollars(20_000)), MicroUsd(800));
+        assert_eq!(charged(false, 100, dollars(20_000)), MicroUsd(1_800));
+        assert_eq!(charged(false, 100, RunLimits::default()), MicroUsd(1_800));
+        // Without streaming, and if what had arrived was lost.
+        assert_eq!(charged(true, 0, dollars(20_000)), MicroUsd(15_800));
+        assert_eq!(charged(false, u64::MAX, dollars(20_000)), MicroUsd(15_800));
+        assert_eq!(charged(false, u64::MAX, RunLimits::default()), MicroUsd(800));
     }
 
     #[test]

@@ -47,6 +47,7 @@ impl CallAttempt {
             run.model_calls += 1;
         }
         run.requests += 1;
+        run.received = Tokens::ZERO;
         let cap = run.rules.output.user_limit.unwrap_or(run.rules.output.model_limit);
         if let Some(to) = max_output.filter(|output| *output < cap) {
             out.add_note(MachineNote::OutputLimitLowered { limit: to });
@@ -109,7 +110,7 @@ impl CallAttempt {
     pub(crate) fn timeout_fault(run: &RunContext) -> Fault {
         let limit = run.rules.timeouts.attempt;
         let message = format!("the model call did not come back within {limit}");
-        Fault { billed: true, ..Fault::new(FaultKind::Timeout, message) }
+        Fault { billed: true, received: run.received, ..Fault::new(FaultKind::Timeout, message) }
     }
 }
 

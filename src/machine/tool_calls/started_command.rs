@@ -73,7 +73,7 @@ mod tests {
     };
     use crate::types::{
         ConversationItem, MessageOrigin, Reply, ReplyFinish, ReplyPart, RunRules, RunTime, Signal,
-        TimeSpan, ToolCall, ToolResult, ToolStatus, Usage,
+        TimeSpan, Tokens, ToolCall, ToolResult, ToolStatus, Usage,
     };
 
     fn handle(machine: Machine, event: Event) -> (Machine, MachineOutput) {
@@ -187,7 +187,8 @@ mod tests {
         let (running, _) = started(Some(true));
         for machine in [running.clone(), answer(running)] {
             let (rules, prompt) = (RunRules::default(), ResumePrompt::Continue);
-            let resumption = Resumption { rules, recovered: vec![], prompt };
+            let resumption =
+                Resumption { rules, recovered: vec![], prompt, received: Tokens::ZERO };
             let resumed = machine.resume(RunTime::START, resumption).0;
             assert_eq!(resumed.state.run().commands, []);
             assert_eq!(resumed.state.kind(), StateKind::Preparing);

@@ -136,8 +136,11 @@ mod tests {
     fn the_time_of_a_request_is_split_when_it_comes_back() {
         let mut account = TimeAccount::default();
         account.add_time(StateKind::CallingSending, TracePhase::FirstByte, TimeSpan(100));
-        let times =
-            CallTiming { encode: TimeSpan(10), first_byte: Some(TimeSpan(60)), request: None };
+        let times = CallTiming {
+            encode: TimeSpan(10),
+            first_byte: Some(TimeSpan(60)),
+            ..CallTiming::default()
+        };
         account.split_call(StateKind::CallingSending, TimeSpan(100), times);
         let split =
             [(TracePhase::Encoding, 10), (TracePhase::FirstByte, 60), (TracePhase::Stream, 30)];
@@ -152,7 +155,7 @@ mod tests {
         let times = CallTiming {
             encode: TimeSpan(70),
             first_byte: Some(TimeSpan(u64::MAX)),
-            request: None,
+            ..CallTiming::default()
         };
         account.split_call(StateKind::CallingSending, TimeSpan(100), times);
         assert_eq!(phases(&account), [(TracePhase::Encoding, 70), (TracePhase::FirstByte, 30)]);

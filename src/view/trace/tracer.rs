@@ -125,7 +125,7 @@ impl Tracer {
         self.account.add_time(step.state_before, self.phase, work);
         if self.phase == TracePhase::FirstByte {
             self.waited = TimeSpan(self.waited.0.saturating_add(work.0));
-            if let Some(times) = step.call {
+            if let Some(times) = step.call.filter(|times| times.received.is_zero()) {
                 self.account.split_call(step.state_before, self.waited, times);
                 self.waited = TimeSpan::ZERO;
             }

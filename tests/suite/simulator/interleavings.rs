@@ -166,7 +166,7 @@ fn simulate(
     let (mut stored, _) = begin();
     let mut completed = Vec::new();
     for (at, stored_record) in &disk.records {
-        let StoredRecord::Event(event) = stored_record else { continue };
+        let StoredRecord::Event(event, _) = stored_record else { continue };
         if let Event::ToolCompleted { result, .. } = event {
             completed.push(result.call.as_str().to_owned());
         }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use architect::machine::{Event, Resumption};
 use architect::port::{Journal, JournalRecord, StoreError};
-use architect::types::RunTime;
+use architect::types::{RunTime, Tokens};
 
 use super::executor::Crash;
 use super::rng::Rng;
@@ -13,7 +13,8 @@ use super::session_life::InjectedFault;
 /// A record that continues a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum StoredRecord {
-    Event(Event),
+    /// An event, and how much of a reply had arrived.
+    Event(Event, Tokens),
     Resumed(Box<Resumption>),
     Partial,
     Ended,
@@ -99,7 +100,10 @@ impl Journal for SimulatedJournal {
         disk.records.push((
             at,
             match record {
-                JournalRecord::Event { event, .. } => StoredRecord::Event(event.clone()),
+                JournalRecord::Event { event, timing, .. } => {
+                    let received = timing.map_or(Tokens::ZERO, |timing| timing.received);
+                    StoredRecord::Event(event.clone(), received)
+                }
                 // Nothing is recorded of simulated workspaces.
                 JournalRecord::Partial { .. } | JournalRecord::Checkpoint(_) => {
                     StoredRecord::Partial

@@ -162,6 +162,7 @@ impl SessionLife {
                 } else {
                     ResumePrompt::FromUser
                 },
+                received: Tokens::MAX,
             };
             disk.add_durably(at, StoredRecord::Resumed(Box::new(resumption.clone())));
             (fold, first) = fold.resume(at, resumption);
@@ -230,7 +231,9 @@ fn replay(rules: &RunRules, disk: &SharedDisk) -> (Machine, RunTime) {
     for (at, kept) in &disk.lock().records {
         last = last.max(*at);
         fold = match kept {
-            StoredRecord::Event(event) => fold.handle(*at, event.clone()).0,
+            StoredRecord::Event(event, received) => {
+                fold.with_received(*received).handle(*at, event.clone()).0
+            }
             StoredRecord::Resumed(resumption) => fold.resume(*at, Resumption::clone(resumption)).0,
             StoredRecord::Partial | StoredRecord::Ended => fold,
         };
@@ -302,7 +305,8 @@ pub(super) struct Inspector {
 
 impl Inspector {
     fn inspect(&mut self, at: RunTime, event: &Event, after: &Machine) {
-        let mut state = self.before.take().expect("a run starts before anything happens").state;
+        let before = self.before.take().expect("a run starts before anything happens");
+        let mut state = before.with_received(after.state.run().received).state;
         let steps = |state: State, event: Event| {
             let next = step(state.clone(), event.clone());
             let broken = invariants::violations(&state, &event, &next);

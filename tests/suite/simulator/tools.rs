@@ -144,10 +144,10 @@ fn is_intended(disk: &SharedDisk) -> bool {
     let cleared = |kept: &StoredRecord| {
         matches!(
             kept,
-            StoredRecord::Event(Event::Authorized {
-                authorization: Authorization::Approved { .. },
-                ..
-            })
+            StoredRecord::Event(
+                Event::Authorized { authorization: Authorization::Approved { .. }, .. },
+                _
+            )
         )
     };
     let newest = disk.records.iter().rposition(|(_, kept)| cleared(kept));

@@ -162,7 +162,7 @@ impl CallResult {
     pub(crate) fn streamed(&self) -> String {
         let text = |delta: &ReplyDelta| match delta {
             ReplyDelta::Text(text) => Some(text.clone()),
-            ReplyDelta::Started | ReplyDelta::Reasoning(_) => None,
+            ReplyDelta::Started | ReplyDelta::Reasoning(_) | ReplyDelta::Call(_) => None,
         };
         self.deltas.iter().filter_map(text).collect()
     }
