@@ -113,7 +113,7 @@ fn mask_arguments(items: &[ConfigNode]) -> Vec<ConfigNode> {
 }
 
 /// Returns a command line without the words that may be secrets. White space stays as it is.
-fn mask_command(line: &str) -> String {
+pub(crate) fn mask_command(line: &str) -> String {
     let mut arguments = ArgumentMask::default();
     let parts = line.split_inclusive(char::is_whitespace);
     let mask = |part: &str| {
