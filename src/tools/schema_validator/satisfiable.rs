@@ -186,12 +186,11 @@ impl<'a> Search<'a> {
         let least = counts.fold(0.0, f64::max);
         for (at, map) in parts {
             // As for validation: a list is for the first elements.
-            let (first, rest) = match map.get("items") {
-                Some(Value::Array(first)) => (Some(("items", first)), "additionalItems"),
-                _ => {
-                    let first = map.get("prefixItems").and_then(Value::as_array);
-                    (first.map(|first| ("prefixItems", first)), "items")
-                }
+            let (first, rest) = if let Some(Value::Array(first)) = map.get("items") {
+                (Some(("items", first)), "additionalItems")
+            } else {
+                let first = map.get("prefixItems").and_then(Value::as_array);
+                (first.map(|first| ("prefixItems", first)), "items")
             };
             let (mut position, mut required) = (0.0, Vec::new());
             if let Some((keyword, first)) = first {

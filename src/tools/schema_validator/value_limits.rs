@@ -73,21 +73,24 @@ pub(super) fn count_reason(
 }
 
 /// A limit on numbers.
-struct Limit<'a> {
+struct NumberLimit<'a> {
     number: &'a Number,
     is_excluded: bool,
 }
 
 /// Returns the lower or the upper limits on numbers of schemas that all apply.
-fn limits<'a>(parts: &[(String, &'a Map<String, Value>)], names: [&str; 2]) -> Vec<Limit<'a>> {
+fn limits<'a>(
+    parts: &[(String, &'a Map<String, Value>)],
+    names: [&str; 2],
+) -> Vec<NumberLimit<'a>> {
     let [limit, exclusive] = names;
     let of = |map: &'a Map<String, Value>| {
         let is_excluded = map.get(exclusive) == Some(&Value::Bool(true));
         let limit = map.get(limit).and_then(Value::as_number);
         let exclusive = map.get(exclusive).and_then(Value::as_number);
         [
-            limit.map(|number| Limit { number, is_excluded }),
-            exclusive.map(|number| Limit { number, is_excluded: true }),
+            limit.map(|number| NumberLimit { number, is_excluded }),
+            exclusive.map(|number| NumberLimit { number, is_excluded: true }),
         ]
     };
     parts.iter().flat_map(|(_, map)| of(map)).flatten().collect()
@@ -99,15 +102,16 @@ const UPPER: [&str; 2] = ["maximum", "exclusiveMaximum"];
 /// Returns why no number is in the limits of schemas that all apply.
 pub(super) fn number_reason(parts: &[(String, &Map<String, Value>)]) -> Option<String> {
     let (lower, upper) = (limits(parts, LOWER), limits(parts, UPPER));
-    let excludes = |least: &Limit, most: &Limit| match compare(least.number, most.number) {
-        Ordering::Greater => true,
-        // Large numbers can be equal as floating-point numbers alone.
-        Ordering::Equal => {
-            (least.is_excluded || most.is_excluded)
-                && exact(least.number).is_some_and(|least| Some(least) == exact(most.number))
-        }
-        Ordering::Less => false,
-    };
+    let excludes =
+        |least: &NumberLimit, most: &NumberLimit| match compare(least.number, most.number) {
+            Ordering::Greater => true,
+            // Large numbers can be equal as floating-point numbers alone.
+            Ordering::Equal => {
+                (least.is_excluded || most.is_excluded)
+                    && exact(least.number).is_some_and(|least| Some(least) == exact(most.number))
+            }
+            Ordering::Less => false,
+        };
     let found = lower
         .iter()
         .find_map(|least| Some((least, upper.iter().find(|most| excludes(least, most))?)));

@@ -569,6 +569,10 @@ fn plan(
     let is_gone = |file: &&MergedFile| file.theirs == EntryContent::Absent;
     let gone: BTreeSet<PathBuf> = files.iter().filter(is_gone).map(|it| it.path.clone()).collect();
     for file in files {
+        // It is gone already; a folder, or what is behind a link, is not it.
+        if is_gone(&&file) && read_theirs(&tree, &file.path)? == EntryContent::Absent {
+            continue;
+        }
         let is_replaced = file.path.ancestors().skip(1).any(|folder| gone.contains(folder));
         let ours = match is_below_link(&tree, &file.path) {
             // The link is to be a folder.

@@ -58,10 +58,8 @@ impl Worktrees {
     ///
     /// Fails if it has work and `force` is not set, and if git or the system fails.
     pub fn remove(&self, mut worktree: Worktree, force: bool) -> Result<(), WorktreeError> {
-        if !force {
-            if let Some(loss) = self.loss(&worktree)? {
-                return Err(WorktreeError::HasWork { name: worktree.record.name.clone(), loss });
-            }
+        if !force && let Some(loss) = self.loss(&worktree)? {
+            return Err(WorktreeError::HasWork { name: worktree.record.name.clone(), loss });
         }
         worktree.keep_tip()?;
         let Worktree { folder, mut record, locked, .. } = worktree;

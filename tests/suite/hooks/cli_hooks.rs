@@ -42,7 +42,7 @@ fn a_hook_that_blocks_a_run_is_no_failure_of_the_model() {
     let ran = world("session_start", "echo not today >&2; exit 2").run_script(WRITES, &[]);
     assert_eq!(ran.code, 2, "{}", ran.err);
     let refused = "LLM call not made: hook h refuses the run: not today";
-    assert!(ran.err.contains(refused) && !ran.err.contains("failed"), "{}", ran.err);
+    assert!(ran.err.contains(refused) && !ran.err.contains("LLM call failed"), "{}", ran.err);
 }
 
 /// Fault H12.
