@@ -298,12 +298,11 @@ fn merged_work_that_the_tree_has_lost_is_removed_by_force_alone() {
         assert_eq!(refused.code, 1, "{end}: {}", refused.err);
         assert!(refused.err.contains("merged, but no longer in "), "{end}: {}", refused.err);
         assert!(refused.err.contains(": new\n"), "{end}: {}", refused.err);
-        let arguments = match end {
-            "" => &["rm", "--force", "w"][..],
-            _ => {
-                project.git("branch kept architect/w");
-                &["rm", "w"]
-            }
+        let arguments = if end.is_empty() {
+            &["rm", "--force", "w"][..]
+        } else {
+            project.git("branch kept architect/w");
+            &["rm", "w"]
         };
         let removed = project.worktrees(arguments);
         assert_eq!(removed.code, 0, "{end}: {}", removed.err);
