@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::error::AppError;
-use super::function_tool::schema_errors;
+use super::function_tool::{MAX_STEPS, schema_errors};
 use super::sandbox::Sandbox;
 use crate::config::QualityGate;
 use crate::exec::CommandSpec;
@@ -49,7 +49,7 @@ impl SchemaCheck {
     ///
     /// Fails with the reason.
     pub(super) fn require_satisfiable(self) -> Result<Self, AppError> {
-        match self.0.unsatisfiable() {
+        match self.0.unsatisfiable(MAX_STEPS) {
             Some(why) => Err(AppError::InvalidSchema(format!("can't be satisfied: {why}"))),
             None => Ok(self),
         }

@@ -120,7 +120,7 @@ impl FunctionTool {
 }
 
 /// The most steps of a validation.
-const MAX_STEPS: usize = 1_000_000;
+pub(super) const MAX_STEPS: usize = 1_000_000;
 
 /// Returns what is wrong with a value, at most this number of errors.
 pub(super) fn schema_errors(

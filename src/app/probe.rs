@@ -7,7 +7,7 @@ use super::error::AppError;
 use super::process_env::ProcessEnv;
 use super::resolved_model::ResolvedModel;
 use super::sandbox::Sandbox;
-use crate::config::Config;
+use crate::config::{Config, mask_command};
 use crate::llm::scripted::ScriptPosition;
 use crate::machine::{CallPurpose, Conversation, ConversationChange};
 use crate::mcp::{McpServers, ServerProblem, ServerSetup};
@@ -84,7 +84,19 @@ pub fn probe_servers(
             server.finding = ServerFinding::Unavailable(error.to_string());
         }
     }
+    mask_programs(config, &mut probed);
     probed
+}
+
+/// Masks what may be secrets in the names of programs that errors contain.
+fn mask_programs(config: &Config, probed: &mut [ServerProbe]) {
+    for (server, probe) in config.settings.mcp.servers.iter().zip(probed) {
+        if let (Some(program), ServerFinding::Unavailable(error)) =
+            (server.command.as_deref().filter(|program| !program.is_empty()), &mut probe.finding)
+        {
+            *error = error.replace(program, &mask_command(program));
+        }
+    }
 }
 
 /// Asks a model for one word, and returns what the provider says when it refuses.

@@ -324,6 +324,7 @@ impl RunSetup {
             cost_source: request.source,
             has_schema: self.schema.is_some(),
             exit_on_partial: request.exit_on_partial,
+            is_new_fork: request.target.is_new_fork(),
             prior_usage: request.target.earlier_usage(),
             prior_models: request.target.earlier_models(),
         }

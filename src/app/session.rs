@@ -108,6 +108,14 @@ impl SessionTarget {
         }
     }
 
+    /// Returns whether the session is a fork that has not run yet.
+    pub(super) fn is_new_fork(&self) -> bool {
+        let history = self.opened().map(|opened| &opened.history);
+        history.is_some_and(|history| {
+            history.header.ancestry.is_some_and(|ancestry| history.last_seq <= ancestry.seq)
+        })
+    }
+
     /// Returns what the session has used and done before.
     pub(super) fn earlier_usage(&self) -> PriorUsage {
         self.opened().map_or_else(PriorUsage::default, |opened| {

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::keys::Description;
-use super::origin::{OriginSource, ValueOrigin, may_be_secret, suggests_secret};
+use super::origin::{
+    OriginSource, ValueOrigin, has_address_with_user, may_be_secret, suggests_secret,
+};
 use super::problem::{ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
 use super::value_tree::{ConfigNode, ConfigValue};
 use crate::net::{MASK, mask_address};
@@ -49,9 +51,11 @@ pub struct EffectiveValue {
 impl EffectiveValue {
     /// Returns the value as TOML; `None` if it is not set. Secrets are `***`.
     pub fn value(&self) -> Option<String> {
-        let is_arguments = self.key.rsplit('.').next() == Some("args");
+        let name = self.key.rsplit('.').next().unwrap_or_default();
+        let (is_arguments, is_command) = (name == "args", name.ends_with("command"));
         let masked = self.value.as_ref().map(|value| match value {
-            ConfigValue::Text(text) => ConfigValue::Text(mask_address(text)),
+            ConfigValue::Text(text) if is_command => ConfigValue::Text(mask_command(text)),
+            ConfigValue::Text(text) => ConfigValue::Text(mask_address_parts(text)),
             ConfigValue::List(items) if is_arguments => ConfigValue::List(mask_arguments(items)),
             other => other.clone(),
         });
@@ -59,23 +63,67 @@ impl EffectiveValue {
     }
 }
 
-/// Returns arguments of a program without those that may be secrets, by their form or by the option that they belong to.
-fn mask_arguments(items: &[ConfigNode]) -> Vec<ConfigNode> {
-    let mut is_value = false;
-    let mask = |item: &ConfigNode| {
-        let text = item.value.as_text().unwrap_or_default();
-        let is_named = std::mem::take(&mut is_value);
+/// Returns an address without what may be secrets in its path and its parameters.
+fn mask_address_parts(text: &str) -> String {
+    let masked = mask_address(text);
+    let Some((scheme, rest)) = masked.split_once("://") else { return masked };
+    let (address, parameters) = match rest.split_once('?') {
+        Some((address, parameters)) => (address, Some(parameters)),
+        None => (rest, None),
+    };
+    let mut parts = address.split('/');
+    let host = parts.next().unwrap_or_default();
+    let path = parts.map(|part| if may_be_secret(part) { MASK } else { part });
+    let address = std::iter::once(host).chain(path).collect::<Vec<_>>().join("/");
+    let parameters = parameters.map_or(String::new(), |parameters| format!("?{parameters}"));
+    format!("{scheme}://{address}{parameters}")
+}
+
+/// Masks the words of a command line, one after the other.
+#[derive(Default)]
+struct ArgumentMask {
+    /// Whether the next word is the value of an option that suggests a secret.
+    is_value: bool,
+}
+
+impl ArgumentMask {
+    /// Returns a word without what may be a secret, by its form or by the option that it belongs to.
+    fn mask(&mut self, text: &str) -> String {
+        let is_named = std::mem::take(&mut self.is_value);
         let masked = match text.split_once('=') {
             _ if is_named => MASK.to_owned(),
             Some((name, _)) if suggests_secret(name) => format!("{name}={MASK}"),
-            _ if text.contains('?') && text.contains("://") => mask_address(text),
+            _ if text.contains("://") && !has_address_with_user(text) => mask_address_parts(text),
             _ if may_be_secret(text) => MASK.to_owned(),
             _ => text.to_owned(),
         };
-        is_value = text.starts_with('-') && !text.contains('=') && suggests_secret(text);
+        self.is_value = text.starts_with('-') && !text.contains('=') && suggests_secret(text);
+        masked
+    }
+}
+
+/// Returns arguments of a program without those that may be secrets.
+fn mask_arguments(items: &[ConfigNode]) -> Vec<ConfigNode> {
+    let mut arguments = ArgumentMask::default();
+    let mask = |item: &ConfigNode| {
+        let masked = arguments.mask(item.value.as_text().unwrap_or_default());
         ConfigNode { value: ConfigValue::Text(masked), ..item.clone() }
     };
     items.iter().map(mask).collect()
+}
+
+/// Returns a command line without the words that may be secrets. White space stays as it is.
+pub(crate) fn mask_command(line: &str) -> String {
+    let mut arguments = ArgumentMask::default();
+    let parts = line.split_inclusive(char::is_whitespace);
+    let mask = |part: &str| {
+        let word = part.trim_end();
+        match word.is_empty() {
+            true => part.to_owned(),
+            false => arguments.mask(word) + &part[word.len()..],
+        }
+    };
+    parts.map(mask).collect()
 }
 
 /// The folders that relative paths are relative to.
@@ -127,6 +175,14 @@ mod tests {
         );
         let address = text("https://h/mcp?key=plain&api-version=1");
         assert_eq!(shown("mcp.servers.x.url", address), r#""https://h/mcp?key=***&api-version=1""#);
+        let address = text("https://h:1/v1/a1b2c3d4e5f6g7h8/deployments/gpt-4o");
+        assert_eq!(shown("llm.api_base", address), r#""https://h:1/v1/***/deployments/gpt-4o""#);
+        let command =
+            text("env TOKEN=plain  curl --token plain https://h/a1b2c3d4e5f6g7h8 | cut -c 1-9");
+        assert_eq!(
+            shown("llm.api_key_command", command),
+            r#""env TOKEN=***  curl --token *** https://h/*** | cut -c 1-9""#
+        );
     }
 
     #[test]

@@ -50,6 +50,7 @@ mod value_tree;
 pub use agents::AgentDefinition;
 pub use checked_file::ConfigFileError;
 pub use effective::EffectiveValue;
+pub(crate) use effective::mask_command;
 pub use folders::Folders;
 pub use json_schema::schema;
 pub use keys::{KeyOption, KeySpec, OptionValue, is_cumulative, is_list, keys};

@@ -18,23 +18,35 @@ const REPORTED_LINES: usize = 5;
 /// The end of an output, reported a few times a second while it grows.
 pub(super) struct OutputWatcher<'a> {
     report: &'a dyn Fn(&str),
+    /// The last complete lines.
     tail: Vec<u8>,
+    /// The unfinished lines of both outputs, each of which can end with a part of a secret.
+    partial: [Vec<u8>; 2],
     reported_at: Instant,
     is_new: bool,
 }
 
 impl<'a> OutputWatcher<'a> {
     pub(super) fn new(report: &'a dyn Fn(&str)) -> Self {
-        Self { report, tail: Vec::new(), reported_at: Instant::now(), is_new: false }
+        Self {
+            report,
+            tail: Vec::new(),
+            partial: Default::default(),
+            reported_at: Instant::now(),
+            is_new: false,
+        }
     }
 }
 
 impl CommandSink for OutputWatcher<'_> {
-    fn add(&mut self, bytes: &[u8]) {
-        let bytes = &bytes[bytes.len().saturating_sub(KEPT_BYTES)..];
-        let surplus = (self.tail.len() + bytes.len()).saturating_sub(KEPT_BYTES);
-        self.tail.drain(..surplus);
-        self.tail.extend_from_slice(bytes);
+    fn add(&mut self, output: usize, bytes: &[u8]) {
+        let partial = &mut self.partial[output];
+        extend_tail(partial, bytes);
+        if let Some(end) = memchr::memrchr(b'\n', partial) {
+            let rest = partial.split_off(end + 1);
+            extend_tail(&mut self.tail, partial);
+            *partial = rest;
+        }
         self.is_new = true;
     }
 
@@ -52,10 +64,19 @@ impl OutputWatcher<'_> {
     /// Reports what is new, if it is time.
     fn report_due(&mut self) {
         if self.remaining() == Some(Duration::ZERO) {
-            (self.report)(&last_lines(&self.tail));
+            let [one, other] = &self.partial;
+            (self.report)(&last_lines(&[&self.tail[..], one, b"\n", other].concat()));
             (self.reported_at, self.is_new) = (Instant::now(), false);
         }
     }
+}
+
+/// Appends bytes, and removes the first ones that are too many.
+fn extend_tail(tail: &mut Vec<u8>, bytes: &[u8]) {
+    let bytes = &bytes[bytes.len().saturating_sub(KEPT_BYTES)..];
+    let surplus = (tail.len() + bytes.len()).saturating_sub(KEPT_BYTES);
+    tail.drain(..surplus);
+    tail.extend_from_slice(bytes);
 }
 
 /// Returns the last lines as text. Of a line that was written over, as by a progress bar, the last state counts.
@@ -84,8 +105,8 @@ mod tests {
         let reports = RefCell::new(Vec::new());
         let report = |text: &str| reports.borrow_mut().push(text.to_owned());
         let mut watcher = OutputWatcher::new(&report);
-        watcher.add(&[b'x'; 10_000]);
-        watcher.add(b"\none\n");
+        watcher.add(0, &[b'x'; 10_000]);
+        watcher.add(0, b"\none\n");
         assert!(watcher.remaining().is_some());
         watcher.reported_at -= INTERVAL;
         watcher.report_due();
@@ -93,5 +114,19 @@ mod tests {
         assert_eq!(watcher.remaining(), None);
         assert_eq!(reports.borrow().len(), 1);
         assert!(reports.borrow()[0].ends_with("\none"));
+    }
+
+    /// Otherwise it would not be masked.
+    #[test]
+    fn a_line_is_not_divided_by_error_output() {
+        let reports = RefCell::new(Vec::new());
+        let report = |text: &str| reports.borrow_mut().push(text.to_owned());
+        let mut watcher = OutputWatcher::new(&report);
+        for (output, bytes) in [(0, &b"key: can"[..]), (1, b"!"), (0, b"ary")] {
+            watcher.add(output, bytes);
+        }
+        watcher.reported_at -= INTERVAL;
+        watcher.report_due();
+        assert_eq!(*reports.borrow(), ["key: canary\n!"]);
     }
 }

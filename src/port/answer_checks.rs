@@ -18,3 +18,19 @@ impl AnswerChecks for NoAnswerChecks {
         CheckResult::Passed
     }
 }
+
+/// Returns why a check did not accept an answer, for the user; `None` if it did.
+pub fn rejection(result: &CheckResult) -> Option<String> {
+    match result {
+        CheckResult::Passed | CheckResult::FollowUp { .. } => None,
+        CheckResult::SchemaViolation { message } => {
+            let violations: Vec<&str> =
+                message.lines().filter_map(|line| line.strip_prefix("- ")).collect();
+            Some(format!("the answer does not satisfy the schema: {}", violations.join("; ")))
+        }
+        CheckResult::SentBack { message } => {
+            let text = message.strip_prefix("[SYSTEM] ").unwrap_or(message);
+            Some(text.lines().next().unwrap_or_default().to_owned())
+        }
+    }
+}

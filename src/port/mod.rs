@@ -17,7 +17,7 @@ mod pre_call_hooks;
 mod toolbox;
 mod unique_id;
 
-pub use answer_checks::{AnswerChecks, NoAnswerChecks};
+pub use answer_checks::{AnswerChecks, NoAnswerChecks, rejection};
 pub use cancellation::{CancelRegistration, CancellationToken};
 pub(crate) use cancellation::{lock, panic_message};
 pub use checkpoints::{Checkpoints, NoCheckpoints};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -470,10 +470,15 @@ impl Call {
         notes.extend(denied);
         let relative =
             |path: &Path| path.strip_prefix(self.root.path()).unwrap_or(path).display().to_string();
-        notes.extend(outcome.renamed.iter().map(|path| relative(path)).map(|path| {
+        notes.extend(outcome.renamed.iter().map(|path| {
+            let new = new_name(path).map_or_else(
+                || "a name with .denied at its end, or a link on the way to it was".to_owned(),
+                |new| relative(&new),
+            );
             format!(
-                "sandbox denied: {path} is protected, and nothing may be put there; what the command made of it was \
-                 renamed to {path}.denied"
+                "sandbox denied: {} is protected, and nothing may be put there; what the command made of it was renamed \
+                 to {new}",
+                relative(path)
             )
         }));
         if !outcome.refused.is_empty() {
@@ -576,4 +581,14 @@ fn signal_name(signal: i32) -> String {
         _ => "",
     };
     format!("{signal} ({name}{reason})")
+}
+/// Returns the name that what was at a protected path has now; `None` if it is not the only one of its kind.
+fn new_name(path: &Path) -> Option<PathBuf> {
+    let ending = |ending: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        let name = PathBuf::from(name);
+        name.symlink_metadata().is_ok().then_some(name)
+    };
+    ending(".denied").filter(|_| ending(".denied-2").is_none())
 }

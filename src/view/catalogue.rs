@@ -71,6 +71,14 @@ impl Language {
                     let calls = self.count(*tool_calls, english, spanish);
                     text!(self, "LLM answered with {calls}", "El LLM respondió con {calls}")
                 }
+                CallOutcome::Failed { fault: FaultKind::Blocked, message } => {
+                    let message = sanitize::headline(message, MAX_DETAIL);
+                    text!(
+                        self,
+                        "LLM call not made: {message}",
+                        "Llamada al LLM no hecha: {message}"
+                    )
+                }
                 CallOutcome::Failed { fault, message } => {
                     let fault = self.fault(*fault);
                     let message = sanitize::headline(message, MAX_DETAIL);

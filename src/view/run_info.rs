@@ -32,6 +32,8 @@ pub struct RunInfo {
     pub has_schema: bool,
     /// The user's exit code for a partial run.
     pub exit_on_partial: Option<u8>,
+    /// Whether its session is a fork that has not run yet: what it has used before belongs to another session.
+    pub is_new_fork: bool,
     /// The earlier usage of its session.
     pub prior_usage: PriorUsage,
     /// The same by model, in the order of their first calls.

@@ -1,21 +1,54 @@
 //! Tables of text in columns, for a terminal.
 
+/// The columns of a terminal.
+pub const TERMINAL_WIDTH: usize = 80;
+
 /// Returns a line for each row; a column is as wide as its widest cell. A column with numbers, as `is_number` has it, is
 /// aligned right, any other left.
 pub fn in_columns<R: AsRef<[String]>>(rows: &[R], is_number: impl Fn(usize) -> bool) -> String {
+    in_columns_within(usize::MAX, rows, is_number)
+}
+
+/// Returns the same in lines of at most `width` characters, if the cells after the first ones are short enough: the columns
+/// are closer then, and a long first cell has a line of its own.
+pub fn in_columns_within<R: AsRef<[String]>>(
+    width: usize,
+    rows: &[R],
+    is_number: impl Fn(usize) -> bool,
+) -> String {
     let cells = |column: usize| rows.iter().filter_map(move |row| row.as_ref().get(column));
     let widths = (0..).map_while(|column| cells(column).map(|cell| cell.chars().count()).max());
-    let widths: Vec<usize> = widths.collect();
-    let pad = |(column, cell): (usize, &String)| match (is_number(column), widths[column]) {
+    let mut widths: Vec<usize> = widths.collect();
+    let total =
+        |gap: usize| widths.iter().map(|width| width + gap).sum::<usize>().saturating_sub(gap);
+    let gap = if total(2) <= width { 2 } else { 1 };
+    let surplus = total(gap).saturating_sub(width);
+    if let Some(first) = widths.first_mut() {
+        *first = first.saturating_sub(surplus).max(MIN_INDENTATION.min(*first));
+    }
+    let pad = |(column, cell): (usize, &str)| match (is_number(column), widths[column]) {
         (true, width) => format!("{cell:>width$}"),
         (false, width) => format!("{cell:<width$}"),
     };
-    let line = |row: &R| {
-        let cells: Vec<String> = row.as_ref().iter().enumerate().map(pad).collect();
-        cells.join("  ").trim_end().to_owned() + "\n"
+    let line = |cells: &[&str]| {
+        let cells: Vec<String> = cells.iter().copied().enumerate().map(pad).collect();
+        cells.join(&" ".repeat(gap)).trim_end().to_owned() + "\n"
     };
-    rows.iter().map(line).collect()
+    let lines = rows.iter().map(|row| {
+        let mut cells: Vec<&str> = row.as_ref().iter().map(String::as_str).collect();
+        match cells.first_mut() {
+            Some(first) if first.chars().count() > widths[0] => {
+                let name = std::mem::take(first);
+                format!("{name}\n{}", line(&cells))
+            }
+            _ => line(&cells),
+        }
+    });
+    lines.collect()
 }
+
+/// The least indentation of a line whose first cell is on a line of its own.
+const MIN_INDENTATION: usize = 2;
 
 #[cfg(test)]
 mod tests {
@@ -26,5 +59,14 @@ mod tests {
         let rows = [["name", "n", ""], ["é", "10", "x"]].map(|row| row.map(str::to_owned));
         assert_eq!(in_columns(&rows, |column| column == 1), "name   n\né     10  x\n");
         assert_eq!(in_columns::<Vec<String>>(&[], |_| true), "");
+    }
+
+    #[test]
+    fn a_long_first_cell_has_a_line_of_its_own() {
+        let rows = [["name", "n"], ["abcdefghi", "10"]].map(|row| row.map(str::to_owned));
+        let within = |width| in_columns_within(width, &rows, |column| column == 1);
+        assert_eq!(within(13), "name        n\nabcdefghi  10\n");
+        assert_eq!(within(12), "name       n\nabcdefghi 10\n");
+        assert_eq!(within(8), "name   n\nabcdefghi\n      10\n");
     }
 }

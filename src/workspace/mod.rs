@@ -45,6 +45,7 @@ pub(crate) use open_folder::{
 };
 pub use output_file::{open_for_append, open_without_links, resolve_inside};
 pub use path::{PathError, RelPath, escape_name, link_target};
+pub(crate) use path_resolver::MAX_LINKS;
 pub use path_resolver::PathResolver;
 pub use root::{OpenFile, WorkspaceRoot};
 pub use text::{Encoding, TextFile, is_binary};

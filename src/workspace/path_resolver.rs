@@ -26,7 +26,7 @@ enum PathEntry {
 }
 
 /// The most links that the system follows.
-const MAX_LINKS: usize = 40;
+pub(crate) const MAX_LINKS: usize = 40;
 
 impl PathResolver {
     /// Returns an existing path without links.

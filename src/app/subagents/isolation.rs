@@ -153,10 +153,13 @@ impl SubagentWorktrees {
             }
             Err(error) => {
                 let result = match &error {
-                    WorktreeError::Conflicts { conflicts, .. } => {
+                    WorktreeError::Conflicts { conflicts, attempted, .. }
+                        if attempted.is_empty() =>
+                    {
                         format!("NOT applied to your files, none of them: {}", conflicts.join("\n"))
                     }
-                    error @ WorktreeError::UnfinishedMerge { .. } => {
+                    error @ (WorktreeError::Conflicts { .. }
+                    | WorktreeError::UnfinishedMerge { .. }) => {
                         format!("NOT applied to your files completely: {error}")
                     }
                     error => format!("NOT applied to your files, none of them: {error}"),

@@ -2,8 +2,8 @@
 
 use architect::app::{KnownModel, ProcessEnv, available_models, known_models};
 use architect::llm::{Provider, provider_names};
-use architect::types::{Price, Tokens};
-use architect::view::in_columns;
+use architect::types::{Effort, Price, Tokens};
+use architect::view::{TERMINAL_WIDTH, in_columns_within};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
@@ -44,7 +44,7 @@ fn print(models: &[&KnownModel], date: &str, is_json: bool) -> Result<u8, CliErr
 }
 
 fn table(models: &[&KnownModel], date: &str) -> String {
-    let header = ["model", "window", "output", "input", "cached", "output", "efforts"];
+    let header = ["model", "window", "reply", "in", "cached", "out", "efforts"];
     let mut rows = vec![header.map(str::to_owned)];
     rows.extend(models.iter().map(|model| {
         let info = &model.info;
@@ -54,7 +54,7 @@ fn table(models: &[&KnownModel], date: &str) -> String {
         let efforts = match info.efforts() {
             None => "?".to_owned(),
             Some(none) if none.is_empty() => "-".to_owned(),
-            Some(efforts) => efforts.join(" "),
+            Some(efforts) => short_efforts(&efforts),
         };
         [
             label(model),
@@ -66,8 +66,21 @@ fn table(models: &[&KnownModel], date: &str) -> String {
             efforts,
         ]
     }));
-    let table = in_columns(&rows, |column| (1..=5).contains(&column));
-    format!("Prices in US dollars for a million tokens, as of {date}.\n\n{table}")
+    let table = in_columns_within(TERMINAL_WIDTH, &rows, |column| (1..=5).contains(&column));
+    format!(
+        "Window and longest reply in tokens; prices in US dollars for a million tokens\n\
+         (input, cached input, output), as of {date}.\n\n{table}"
+    )
+}
+
+/// Returns the efforts, successive ones as a range.
+fn short_efforts(efforts: &[&str]) -> String {
+    let all: Vec<&str> = Effort::ALL.iter().map(|effort| effort.as_str()).collect();
+    let is_range = efforts.len() > 2 && all.windows(efforts.len()).any(|part| part == efforts);
+    match efforts {
+        [first, .., last] if is_range => format!("{first}–{last}"),
+        _ => efforts.join(" "),
+    }
 }
 
 fn label(model: &KnownModel) -> String {

@@ -12,7 +12,7 @@ use architect::journal::index::{
 use architect::journal::{JournalError, SessionId, SessionIndex, SessionStore};
 use architect::net::Secrets;
 use architect::types::{MicroUsd, Tokens, pluralize};
-use architect::view::{in_columns, sanitize};
+use architect::view::{TERMINAL_WIDTH, in_columns_within, sanitize};
 use architect::workspace::{IoError, open_input};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -89,9 +89,6 @@ fn report_damage(rows: &[SessionRow], partial: bool) -> u8 {
     u8::from(!partial && damaged().next().is_some())
 }
 
-/// The columns of a terminal that a list fits.
-const TERMINAL_WIDTH: usize = 80;
-
 /// One line for each session, with a beginning of its id that no other one has, which every command accepts. The first
 /// `shown` ones are listed.
 fn format_table(rows: &[SessionRow], shown: usize) -> String {
@@ -152,6 +149,9 @@ fn format_detail(detail: &SessionDetail) -> String {
         maybe(&session.workspace),
         session.steps
     );
+    if let Some(error) = &detail.error {
+        text.push_str(&format!("error      {}\n", sanitize::line(error)));
+    }
     if let Some(parent) = session.parent {
         text.push_str(&format!("parent     {parent}\n"));
     }
@@ -248,7 +248,7 @@ fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (Value, String) {
     };
     let header = ["day", "model", "for", "calls", "input", "output", "cost"].map(str::to_owned);
     let lines: Vec<_> = iter::once(header).chain(rows.iter().chain([&sum]).map(line)).collect();
-    (json, in_columns(&lines, |column| column > 2))
+    (json, in_columns_within(TERMINAL_WIDTH, &lines, |column| column > 2))
 }
 
 /// Returns the sum of all rows. Money is the sum of what has a price.

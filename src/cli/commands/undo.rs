@@ -153,9 +153,14 @@ fn restore_files(
         return Ok(0);
     };
     if !plan.conflicts.is_empty() {
+        let is_folder = |path: &PathBuf| undo.workspace().join(path).is_dir();
+        let words = match plan.conflicts.iter().any(is_folder) {
+            true => ["path was", "paths were"],
+            false => ["file was", "files were"],
+        };
         let mut message = format!(
             "nothing was restored: {} changed since by someone else",
-            pluralize(plan.conflicts.len(), "file was", "files were")
+            pluralize(plan.conflicts.len(), words[0], words[1])
         );
         for path in &plan.conflicts {
             message.push_str(&format!("\n  {}", sanitize::line(&path.to_string_lossy())));

@@ -28,8 +28,16 @@ pub(super) struct MergeReport {
 pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let config = config_options::load_layers(&args.layers, world)?;
     let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
-    worktree_run::sweep(world);
     let worktrees = open_worktrees(world)?;
+    // Before the sweep completes removals, too, and does not say so here.
+    let mut completed = Vec::new();
+    if let Some(WorktreesCommand::Rm { names, .. }) = &args.command {
+        let is_completed = |name: &&String| {
+            worktrees.complete_removal(&workspace, name).is_ok_and(|is_completed| is_completed)
+        };
+        completed.extend(names.iter().filter(is_completed));
+    }
+    worktree_run::sweep(world);
     let mut exit_code = 0;
     let (json, text) = match args.command.as_ref().unwrap_or(&WorktreesCommand::List) {
         WorktreesCommand::List => {
@@ -49,7 +57,11 @@ pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliErr
         WorktreesCommand::Rm { names, force } => {
             let (mut documents, mut text) = (Vec::new(), String::new());
             for name in names {
-                match remove(name, *force, &worktrees, &workspace) {
+                let removed = match completed.contains(&name) {
+                    true => Ok(removed(name, "")),
+                    false => remove(name, *force, &worktrees, &workspace),
+                };
+                match removed {
                     Ok((document, line)) => {
                         documents.push(document);
                         text.push_str(&line);
@@ -83,16 +95,24 @@ fn remove(
     worktrees: &Worktrees,
     workspace: &Path,
 ) -> Result<(Value, String), CliError> {
-    let worktree = worktrees.open(workspace, name)?;
-    let changes = worktree.changes();
-    worktrees.remove(worktree, force)?;
-    let lost = match changes {
-        Ok((changes, true)) => format!("; lost: {changes}"),
-        Ok((_, false)) => String::new(),
-        Err(error) => format!("; what was in it is not known: {error}"),
-    };
+    let mut lost = String::new();
+    if !worktrees.complete_removal(workspace, name)? {
+        let worktree = worktrees.open(workspace, name)?;
+        let loss = worktrees.loss(&worktree);
+        worktrees.remove(worktree, force)?;
+        lost = match loss {
+            Ok(Some(loss)) => format!("; lost: {loss}"),
+            Ok(None) => lost,
+            Err(error) => format!("; what was in it is not known: {error}"),
+        };
+    }
+    Ok(removed(name, &lost))
+}
+
+/// Returns the outcome of a removal as JSON and as text.
+fn removed(name: &str, lost: &str) -> (Value, String) {
     let document = json!(RemovedWorktree { name: name.to_owned(), removed: true });
-    Ok((document, format!("worktree {name} removed{lost}\n")))
+    (document, format!("worktree {name} removed{lost}\n"))
 }
 
 /// Merges a worktree into the workspace of a configuration.
@@ -156,6 +176,9 @@ pub(crate) struct WorktreeDocument {
     session_id: Option<String>,
     /// Whether a process uses it now.
     in_use: bool,
+    /// Whether it was removed, and something of it could not be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    removal_incomplete: bool,
     /// Whether it has work that is nowhere else.
     changed: bool,
     /// Commits since it was made.
@@ -180,6 +203,7 @@ impl From<&WorktreeInfo> for WorktreeDocument {
             workspace: worktree.workspace.display().to_string(),
             session_id: worktree.session.clone(),
             in_use: worktree.is_used,
+            removal_incomplete: worktree.is_removed,
             changed: worktree.has_work,
             commits: counted.commits,
             files_changed: counted.files,
@@ -243,10 +267,15 @@ pub(crate) enum RemovedWorktrees {
 }
 
 fn format_worktree(worktree: &WorktreeInfo) -> String {
-    let WorktreeInfo { name, branch, folder, session, is_used, changes, .. } = worktree;
-    let state = if *is_used { " (in use)" } else { "" };
+    let WorktreeInfo { name, branch, folder, session, is_used, is_removed, changes, .. } = worktree;
+    let state = match (is_used, is_removed) {
+        (true, _) => " (in use)",
+        (_, true) => " (removal incomplete)",
+        _ => "",
+    };
     let changes = match changes {
         Some(changes) => changes.to_string(),
+        None if *is_removed => format!("`architect worktrees rm {name}` removes the rest"),
         None => "its changes can't be determined".to_owned(),
     };
     let branch = branch.as_deref().unwrap_or("a copy, without git");

@@ -8,8 +8,8 @@ use super::command_paths::{CommandPaths, expand_home};
 use super::git_config::{Followed, GitSetting, parse};
 use super::git_words::GitWords;
 use super::{MAX_REPOSITORIES, read_file};
-use crate::workspace::PathResolver;
 use crate::workspace::worktree::named_folder;
+use crate::workspace::{MAX_LINKS, PathResolver};
 
 /// The configuration of git that belongs to the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -204,9 +204,6 @@ const MAX_ROUNDS: u32 = 4;
 
 /// The most entries of folders that are searched for links.
 const MAX_ENTRIES: usize = 10_000;
-
-/// The most links that the system follows on the way to a file.
-const MAX_LINKS: u32 = 40;
 
 struct FollowedPaths<'a> {
     within: &'a Path,

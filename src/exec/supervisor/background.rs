@@ -79,7 +79,7 @@ struct BackgroundSink<'a> {
 }
 
 impl CommandSink for BackgroundSink<'_> {
-    fn add(&mut self, bytes: &[u8]) {
+    fn add(&mut self, _: usize, bytes: &[u8]) {
         (self.output)(bytes);
     }
 

@@ -269,8 +269,8 @@ impl Supervisor {
 
 /// Receives the output of a command while it runs.
 pub(super) trait CommandSink {
-    /// Receives what was read.
-    fn add(&mut self, bytes: &[u8]);
+    /// Receives what was read from an output: 0 for standard output, 1 for error output.
+    fn add(&mut self, output: usize, bytes: &[u8]);
 
     /// Returns the time until something is due; `None` if nothing is.
     fn remaining(&self) -> Option<Duration>;
@@ -316,13 +316,13 @@ impl OutputPipe {
         Self { pipe, capture: OutputCapture::new(keep).with_spool(spool) }
     }
 
-    fn read(&mut self, buffer: &mut [u8], sink: &mut dyn CommandSink) {
+    fn read(&mut self, number: usize, buffer: &mut [u8], sink: &mut dyn CommandSink) {
         let Some(pipe) = &mut self.pipe else { return };
         match pipe.read(buffer) {
             Ok(0) => self.pipe = None,
             Ok(length) => {
                 self.capture.write(&buffer[..length]);
-                sink.add(&buffer[..length]);
+                sink.add(number, &buffer[..length]);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => self.pipe = None,
@@ -375,9 +375,10 @@ impl OutputCollector<'_> {
         }
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         let mut ready = ready.into_iter();
-        for output in self.outputs.iter_mut().filter(|output| output.pipe.is_some()) {
+        let open = self.outputs.iter_mut().enumerate();
+        for (number, output) in open.filter(|(_, output)| output.pipe.is_some()) {
             if ready.next() == Some(true) {
-                output.read(buffer, self.sink);
+                output.read(number, buffer, self.sink);
             }
         }
         self.sink.do_due(self.worker);

@@ -13,7 +13,10 @@ use crate::journal::{
     JournalEndKind, JournalError, ListedSession, ParentCall, ReadOnlyReason, ReadRecord,
     ReplayedRecord, SessionHeader, SessionHistory, SessionStore, StoredContent, StoredRecord,
 };
-use crate::machine::{Authorization, CallPurpose, CheckResult, Event, EventKind, StateKind};
+use crate::machine::{
+    Authorization, CallPurpose, CheckResult, Event, EventKind, StateKind, StopReason,
+};
+use crate::port::rejection;
 use crate::types::{
     ConversationItem, MessageOrigin, MicroUsd, Reply, Tokens, ToolResult, Usage, UserMessage,
 };
@@ -124,9 +127,17 @@ impl SessionContents {
             ..SessionRow::new(listed, header, setup, history.ended.as_ref())
         };
         collector.add_end(&history, end.position.seq);
+        let error = history.ended.as_ref().and_then(|_| {
+            let outcome = history.machine.state.outcome()?;
+            let rejection = collector.rejection.take();
+            let is_rejected =
+                matches!(outcome.reason, StopReason::SchemaNotMet | StopReason::ChecksFailed);
+            let error = outcome.error.as_deref().map(str::to_owned);
+            error.or(rejection.filter(|_| is_rejected))
+        });
         let DetailCollector { messages, calls, files, measures, .. } = collector;
         let files = files.into_values().collect();
-        let detail = SessionDetail { session: entry, messages, calls, files };
+        let detail = SessionDetail { session: entry, error, messages, calls, files };
         Some(Self { measures, ..Self::new(Some(header), detail, true) })
     }
 }
@@ -144,6 +155,8 @@ struct DetailCollector {
     tool_names: HashMap<String, Arc<str>>,
     /// The cost of the calls so far.
     cost_so_far: MicroUsd,
+    /// Why the last check did not accept the answer.
+    rejection: Option<String>,
     measures: Measures,
 }
 
@@ -238,15 +251,19 @@ impl DetailCollector {
             | Event::Authorized { authorization: Authorization::Rejected { result }, .. } => {
                 self.add_result(result);
             }
-            Event::Checked { result: check, .. } => match check {
-                CheckResult::Passed => {}
-                CheckResult::SentBack { message } | CheckResult::SchemaViolation { message } => {
-                    self.add_message(MessageRole::User, Some("check"), message);
+            Event::Checked { result: check, .. } => {
+                self.rejection = rejection(check);
+                match check {
+                    CheckResult::Passed => {}
+                    CheckResult::SentBack { message }
+                    | CheckResult::SchemaViolation { message } => {
+                        self.add_message(MessageRole::User, Some("check"), message);
+                    }
+                    CheckResult::FollowUp { message } => {
+                        self.add_message(MessageRole::User, Some("follow_up"), message);
+                    }
                 }
-                CheckResult::FollowUp { message } => {
-                    self.add_message(MessageRole::User, Some("follow_up"), message);
-                }
-            },
+            }
             // Its own journal contains its calls.
             Event::UsageReported { cost, .. } => self.cost_so_far = self.cost_so_far + *cost,
             _ => self.add_unanswered_cost(history, called),

@@ -79,6 +79,8 @@ pub struct SessionDetail {
     /// The list entry.
     #[serde(flatten)]
     pub session: SessionRow,
+    /// Why its newest run did not succeed; `None` if it did, or if that is not recorded.
+    pub error: Option<String>,
     /// The messages, oldest first, including those that were compacted.
     pub messages: Vec<MessageRow>,
     /// The model calls that brought a reply, oldest first.
@@ -305,7 +307,7 @@ impl SessionRow {
 impl From<SessionRow> for SessionDetail {
     /// Returns the details of a session without known content.
     fn from(session: SessionRow) -> Self {
-        Self { session, messages: Vec::new(), calls: Vec::new(), files: Vec::new() }
+        Self { session, error: None, messages: Vec::new(), calls: Vec::new(), files: Vec::new() }
     }
 }
 

@@ -10,16 +10,18 @@ use super::compile::escape;
 use super::{SchemaDraft, SchemaValidator, SchemaViolation, TooManySteps};
 
 /// The deepest nesting of schemas that are applied.
-const MAX_DEPTH: usize = 400;
+pub(super) const MAX_DEPTH: usize = 400;
 
+/// Returns what a schema of a validator finds wrong with a value.
 pub(super) fn violations(
     validator: &SchemaValidator,
+    schema: &Value,
     value: &Value,
     steps: usize,
 ) -> Result<Vec<SchemaViolation>, TooManySteps> {
     let mut validation = Validation { validator, steps, depth: 0, path: String::new() };
     let mut found = Vec::new();
-    validation.apply(&validator.schema, value, &mut found)?;
+    validation.apply(schema, value, &mut found)?;
     Ok(found)
 }
 
@@ -192,7 +194,7 @@ impl<'a> Validation<'a> {
             self.count(map, ["minLength", "maxLength"], text.chars().count(), "characters", found);
         }
         if let Some(Value::String(pattern)) = map.get("pattern")
-            && !self.matches(pattern, text)
+            && !self.validator.matches(pattern, text)
         {
             self.add(found, format!("does not match {pattern:?}"));
         }
@@ -203,10 +205,6 @@ impl<'a> Validation<'a> {
         {
             self.add(found, format!("is not a {format}"));
         }
-    }
-
-    fn matches(&self, pattern: &str, text: &str) -> bool {
-        self.validator.patterns.get(pattern).is_none_or(|pattern| pattern.is_match(text))
     }
 
     fn count(
@@ -317,7 +315,7 @@ impl<'a> Validation<'a> {
             for (pattern, schema) in
                 map.get("patternProperties").and_then(Value::as_object).into_iter().flatten()
             {
-                if self.matches(pattern, name) {
+                if self.validator.matches(pattern, name) {
                     is_known = true;
                     self.apply_below(schema, name, field, found)?;
                 }
@@ -479,7 +477,8 @@ fn integer(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
-fn compare(one: &Number, other: &Number) -> Ordering {
+/// Compares numbers; those that are not both integers, as floating-point numbers.
+pub(super) fn compare(one: &Number, other: &Number) -> Ordering {
     match (integer(one), integer(other)) {
         (Some(one), Some(other)) => one.cmp(&other),
         _ => one.as_f64().partial_cmp(&other.as_f64()).unwrap_or(Ordering::Equal),

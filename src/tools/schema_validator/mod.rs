@@ -6,10 +6,12 @@
 mod big_integer;
 mod checks;
 mod compile;
+mod cost;
 mod pattern;
 mod satisfiable;
 #[cfg(test)]
 mod tests;
+mod value_limits;
 
 pub use big_integer::first_big_integer;
 
@@ -75,9 +77,15 @@ impl SchemaValidator {
         compile::compile(schema)
     }
 
-    /// Returns why no value satisfies the schema, as far as its structure shows; `None` if one may.
-    pub fn unsatisfiable(&self) -> Option<String> {
-        satisfiable::unsatisfiable(self)
+    /// Returns why no value satisfies the schema, or can be validated in this number of steps, as far as its structure
+    /// shows; `None` if one may.
+    pub fn unsatisfiable(&self, steps: usize) -> Option<String> {
+        cost::too_costly(self, steps).or_else(|| satisfiable::unsatisfiable(self))
+    }
+
+    /// Returns whether a text matches a pattern of the schema.
+    fn matches(&self, pattern: &str, text: &str) -> bool {
+        self.patterns.get(pattern).is_none_or(|pattern| pattern.is_match(text))
     }
 
     /// Returns what is wrong with a value, in the order of the schema.
@@ -91,7 +99,7 @@ impl SchemaValidator {
         value: &Value,
         steps: usize,
     ) -> Result<Vec<SchemaViolation>, TooManySteps> {
-        checks::violations(self, value, steps)
+        checks::violations(self, &self.schema, value, steps)
     }
 }
 

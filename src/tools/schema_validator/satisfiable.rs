@@ -3,19 +3,24 @@
 use serde_json::{Map, Value};
 
 use super::SchemaValidator;
+use super::checks::{MAX_DEPTH, violations};
 use super::compile::escape;
+use super::value_limits::{Kind, count_reason, excludes_kind, integer_reason, number_reason};
 
 /// The most schemas that are looked at. Schemas exist for which that takes exponential time.
 const MAX_STEPS: usize = 100_000;
 
+/// The most steps of the validation of a value that a schema names.
+const MAX_VALUE_STEPS: usize = 10_000;
+
 /// Returns why no value satisfies a schema; `None` if one may.
 pub(super) fn unsatisfiable(validator: &SchemaValidator) -> Option<String> {
     let mut search = Search { validator, open: Vec::new(), steps: MAX_STEPS };
-    if search.is_endless("") {
-        return Some("it refers to itself without end".to_owned());
-    }
     search.nothing_satisfies("")
 }
+
+/// A schema and its place, as a JSON Pointer.
+type Part<'a> = (String, &'a Map<String, Value>);
 
 struct Search<'a> {
     validator: &'a SchemaValidator,
@@ -26,38 +31,10 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Opens a schema; `None` if it has no keywords, or too many were looked at.
-    fn open(&mut self, at: &str) -> Option<&'a Map<String, Value>> {
+    /// Returns a schema; `None` if it has no keywords, or too many were looked at.
+    fn keywords(&mut self, at: &str) -> Option<&'a Map<String, Value>> {
         self.steps = self.steps.checked_sub(1)?;
-        let map = self.validator.schema.pointer(at)?.as_object()?;
-        self.open.push(at.to_owned());
-        Some(map)
-    }
-
-    /// Returns whether the validation of any value comes back to this schema with the same value.
-    fn is_endless(&mut self, at: &str) -> bool {
-        if self.open.iter().any(|open| open == at) {
-            return true;
-        }
-        let Some(map) = self.open(at) else { return false };
-        let mut applied = Vec::new();
-        applied.extend(map.get("$ref").and_then(Value::as_str).map(str::to_owned));
-        if applied.is_empty() || !self.validator.draft.reference_stands_alone() {
-            let count =
-                |keyword: &str| map.get(keyword).and_then(Value::as_array).map_or(0, Vec::len);
-            // The others of `anyOf` are not looked at if the first one is satisfied.
-            for (keyword, count) in [
-                ("allOf", count("allOf")),
-                ("oneOf", count("oneOf")),
-                ("anyOf", count("anyOf").min(1)),
-            ] {
-                applied.extend((0..count).map(|index| format!("{at}/{keyword}/{index}")));
-            }
-            applied.extend(["not", "if"].map(|keyword| format!("{at}/{keyword}")));
-        }
-        let is_endless = applied.iter().any(|at| self.is_endless(at));
-        self.open.pop();
-        is_endless
+        self.validator.schema.pointer(at)?.as_object()
     }
 
     /// Returns why no value satisfies the schema here.
@@ -68,7 +45,11 @@ impl<'a> Search<'a> {
         if self.open.iter().any(|open| open == at) {
             return Some(located(at, "contains itself without end"));
         }
-        let map = self.open(at)?;
+        if self.open.len() > MAX_DEPTH {
+            return None;
+        }
+        let map = self.keywords(at)?;
+        self.open.push(at.to_owned());
         let reason = self.keyword_reason(at, map);
         self.open.pop();
         reason
@@ -98,46 +79,200 @@ impl<'a> Search<'a> {
         }
         for keyword in ["anyOf", "oneOf"] {
             let indexes = 0..list(keyword).map_or(0, Vec::len);
-            let reasons =
-                indexes.map(|index| self.nothing_satisfies(&format!("{at}/{keyword}/{index}")));
-            if let Some(reason) =
-                reasons.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().next())
-            {
-                return Some(reason);
+            let reason = self.every(indexes, |it, index| {
+                it.nothing_satisfies(&format!("{at}/{keyword}/{index}"))
+            });
+            if reason.is_some() {
+                return reason;
             }
         }
-        self.part_reason(at, map)
+        self.value_reason(at)
     }
 
-    /// Returns why a part that a value must have can't be.
-    fn part_reason(&mut self, at: &str, map: &Map<String, Value>) -> Option<String> {
-        let types = map.get("type");
-        let is_only = |name: &str| {
-            types.is_some_and(|types| *types == name || *types == Value::from(vec![name]))
-        };
-        if is_only("object") {
-            let fields = map.get("properties").and_then(Value::as_object);
-            let is_closed = map.get("additionalProperties") == Some(&Value::Bool(false))
-                && !map.contains_key("patternProperties");
-            let required = map.get("required").and_then(Value::as_array).into_iter().flatten();
-            for name in required.filter_map(Value::as_str) {
-                let is_known = fields.is_some_and(|fields| fields.contains_key(name));
-                if is_closed && !is_known {
-                    let what = format!("requires {name:?}, which is not in its properties");
-                    return Some(located(at, &what));
-                }
-                let reason = self.nothing_satisfies(&format!("{at}/properties/{}", escape(name)));
+    /// Returns the first reason if there is one for every item, and an item.
+    fn every<T>(
+        &mut self,
+        items: impl IntoIterator<Item = T>,
+        mut reason: impl FnMut(&mut Self, T) -> Option<String>,
+    ) -> Option<String> {
+        let reasons = items.into_iter().map(|item| reason(self, item));
+        reasons.collect::<Option<Vec<_>>>()?.into_iter().next()
+    }
+
+    /// Returns the schemas that all apply to the values of one: itself, its reference, and those of `allOf`.
+    fn parts(&mut self, at: &str, parts: &mut Vec<Part<'a>>) {
+        if parts.len() > MAX_DEPTH || parts.iter().any(|(known, _)| known == at) {
+            return;
+        }
+        let Some(map) = self.keywords(at) else { return };
+        let target = map.get("$ref").and_then(Value::as_str);
+        if target.is_none() || !self.validator.draft.reference_stands_alone() {
+            parts.push((at.to_owned(), map));
+            let count = map.get("allOf").and_then(Value::as_array).map_or(0, Vec::len);
+            (0..count).for_each(|index| self.parts(&format!("{at}/allOf/{index}"), parts));
+        }
+        if let Some(target) = target {
+            self.parts(target, parts);
+        }
+    }
+
+    /// Returns why no value satisfies the limits of a schema together.
+    fn value_reason(&mut self, at: &str) -> Option<String> {
+        let mut parts = Vec::new();
+        self.parts(at, &mut parts);
+        if let Some((named, values)) = parts.iter().find_map(named_values) {
+            return self
+                .excludes_values(at, &values)
+                .then(|| located(&named, "names no value that satisfies the rest of the schema"));
+        }
+        if let Some(reason) = self.kinds_reason(at, &parts) {
+            return Some(reason);
+        }
+        for (at, map) in &parts {
+            for keyword in ["anyOf", "oneOf"] {
+                let count = map.get(keyword).and_then(Value::as_array).map_or(0, Vec::len);
+                let reason = self.every(0..count, |it, index| {
+                    let mut parts = parts.clone();
+                    it.parts(&format!("{at}/{keyword}/{index}"), &mut parts);
+                    it.kinds_reason(at, &parts)
+                });
                 if reason.is_some() {
                     return reason;
                 }
             }
         }
-        let has_items = map.get("minItems").and_then(Value::as_f64) >= Some(1.0);
-        if is_only("array") && has_items && !map.contains_key("prefixItems") {
-            return self.nothing_satisfies(&format!("{at}/items"));
+        None
+    }
+
+    /// Returns whether a schema excludes all these values.
+    fn excludes_values(&mut self, at: &str, values: &[Value]) -> bool {
+        let Some(schema) = self.validator.schema.pointer(at) else { return false };
+        values.iter().all(|value| {
+            self.steps = self.steps.saturating_sub(1);
+            let limit = MAX_VALUE_STEPS.min(self.steps);
+            violations(self.validator, schema, value, limit).is_ok_and(|found| !found.is_empty())
+        })
+    }
+
+    /// Returns why no value of any kind satisfies schemas that all apply.
+    fn kinds_reason(&mut self, at: &str, parts: &[Part]) -> Option<String> {
+        let is_allowed = |kind: &Kind| !parts.iter().any(|(_, map)| excludes_kind(map, *kind));
+        let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(is_allowed).collect();
+        if kinds.is_empty() {
+            return Some(located(at, "allows no type"));
+        }
+        self.every(kinds, |it, kind| match kind {
+            Kind::Null => {
+                it.excludes_values(at, &[Value::Null]).then(|| located(at, "excludes null"))
+            }
+            Kind::Boolean => it
+                .excludes_values(at, &[true.into(), false.into()])
+                .then(|| located(at, "excludes true and false")),
+            Kind::String => {
+                count_reason(parts, "minLength", "maxLength").map(|why| located(at, &why))
+            }
+            Kind::Integer => integer_reason(parts).map(|why| located(at, &why)),
+            Kind::Fraction => number_reason(parts).map(|why| located(at, &why)),
+            Kind::Array => it.array_reason(at, parts),
+            Kind::Object => it.object_reason(at, parts),
+        })
+    }
+
+    fn array_reason(&mut self, at: &str, parts: &[Part]) -> Option<String> {
+        if let Some(why) = count_reason(parts, "minItems", "maxItems") {
+            return Some(located(at, &why));
+        }
+        let counts = parts.iter().filter_map(|(_, map)| map.get("minItems")?.as_f64());
+        let least = counts.fold(0.0, f64::max);
+        for (at, map) in parts {
+            // As for validation: a list is for the first elements.
+            let (first, rest) = if let Some(Value::Array(first)) = map.get("items") {
+                (Some(("items", first)), "additionalItems")
+            } else {
+                let first = map.get("prefixItems").and_then(Value::as_array);
+                (first.map(|first| ("prefixItems", first)), "items")
+            };
+            let (mut position, mut required) = (0.0, Vec::new());
+            if let Some((keyword, first)) = first {
+                for index in 0..first.len() {
+                    if position < least {
+                        required.push(format!("{at}/{keyword}/{index}"));
+                    }
+                    position += 1.0;
+                }
+            }
+            if position < least && map.contains_key(rest) {
+                required.push(format!("{at}/{rest}"));
+            }
+            for schema in required {
+                let reason = self.nothing_satisfies(&schema);
+                if reason.is_some() {
+                    return reason;
+                }
+            }
         }
         None
     }
+
+    fn object_reason(&mut self, at: &str, parts: &[Part]) -> Option<String> {
+        if let Some(why) = count_reason(parts, "minProperties", "maxProperties") {
+            return Some(located(at, &why));
+        }
+        let required = parts.iter().filter_map(|(_, map)| map.get("required")?.as_array());
+        let mut required: Vec<&str> = required.flatten().filter_map(Value::as_str).collect();
+        required.sort_unstable();
+        required.dedup();
+        let most = parts.iter().filter_map(|(_, map)| map.get("maxProperties")?.as_u64()).min();
+        if most.is_some_and(|most| most < required.len() as u64) {
+            return Some(located(at, "requires more properties than its maxProperties allows"));
+        }
+        for (at, map) in parts {
+            for name in &required {
+                let reason = self.property_reason(at, map, name);
+                if reason.is_some() {
+                    return reason;
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns why a property can't be there.
+    fn property_reason(
+        &mut self,
+        at: &str,
+        map: &Map<String, Value>,
+        name: &str,
+    ) -> Option<String> {
+        let fields = map.get("properties").and_then(Value::as_object);
+        if fields.is_some_and(|fields| fields.contains_key(name)) {
+            return self.nothing_satisfies(&format!("{at}/properties/{}", escape(name)));
+        }
+        let patterns = map.get("patternProperties").and_then(Value::as_object);
+        let is_known = patterns.is_some_and(|patterns| {
+            patterns.keys().any(|pattern| self.validator.matches(pattern, name))
+        });
+        if is_known || !map.contains_key("additionalProperties") {
+            return None;
+        }
+        let additional = format!("{at}/additionalProperties");
+        match self.validator.schema.pointer(&additional) {
+            Some(Value::Bool(false)) => {
+                let what = format!("requires {name:?}, which is not in its properties");
+                Some(located(at, &what))
+            }
+            _ => self.nothing_satisfies(&additional),
+        }
+    }
+}
+
+/// Returns the values that a schema names, and where it does, if it allows no others.
+fn named_values((at, map): &Part) -> Option<(String, Vec<Value>)> {
+    if let Some(value) = map.get("const") {
+        return Some((format!("{at}/const"), vec![value.clone()]));
+    }
+    let values = map.get("enum")?.as_array()?;
+    Some((format!("{at}/enum"), values.clone()))
 }
 
 fn is_empty(schema: &Value) -> bool {

@@ -213,8 +213,54 @@ fn a_schema_that_no_value_satisfies_is_found() {
             json!({ "type": "array", "minItems": 1, "items": { "$ref": "#" } }),
             "it contains itself without end",
         ),
+        (
+            json!({ "type": "number", "minimum": 5, "maximum": 3 }),
+            "it excludes all numbers: the minimum 5 and the maximum 3",
+        ),
+        (
+            json!({ "type": "integer", "minimum": 0.2, "maximum": 0.8 }),
+            "it excludes all integers by its minimum and maximum",
+        ),
+        (
+            json!({ "type": "integer", "multipleOf": 5, "minimum": 1, "maximum": 4 }),
+            "it excludes all multiples of 5 by its minimum and maximum",
+        ),
+        (
+            json!({ "type": "string", "minLength": 5, "maxLength": 3 }),
+            "it has a minLength above its maxLength",
+        ),
+        (
+            json!({ "type": "array", "minItems": 2, "maxItems": 1 }),
+            "it has a minItems above its maxItems",
+        ),
+        (
+            json!({ "type": "array", "minItems": 1, "prefixItems": [false] }),
+            "/prefixItems/0 is false",
+        ),
+        (
+            object(json!({ "a": true }), json!({ "maxProperties": 0 })),
+            "it requires more properties than its maxProperties allows",
+        ),
+        (
+            object(json!({ "a": { "type": "string", "const": 1 } }), json!({})),
+            "/properties/a/const names no value that satisfies the rest of the schema",
+        ),
+        (
+            json!({ "type": "string", "allOf": [{ "enum": [1, null] }] }),
+            "/allOf/0/enum names no value that satisfies the rest of the schema",
+        ),
+        (json!({ "allOf": [{ "type": "string" }, { "type": "number" }] }), "it allows no type"),
+        (json!({ "type": "string", "not": { "type": "string" } }), "it allows no type"),
+        (
+            json!({ "type": "boolean", "not": { "enum": [true, false] } }),
+            "it excludes true and false",
+        ),
+        (
+            json!({ "type": "object", "anyOf": [{ "type": "string" }, { "type": "null" }] }),
+            "it allows no type",
+        ),
     ] {
-        let found = SchemaValidator::new(&schema).unwrap().unsatisfiable();
+        let found = SchemaValidator::new(&schema).unwrap().unsatisfiable(1_000_000);
         assert_eq!(found.as_deref(), Some(reason), "{schema}");
     }
     for schema in [
@@ -224,7 +270,127 @@ fn a_schema_that_no_value_satisfies_is_found() {
         object(json!({ "a": { "anyOf": [{ "type": "null" }, { "$ref": "#" }] } }), json!({})),
         json!({ "type": "array", "items": { "$ref": "#" } }),
         json!({ "required": ["a"], "properties": { "a": false } }),
+        json!({ "minimum": 5, "maximum": 3 }),
+        json!({ "type": ["string", "null"], "minLength": 5, "maxLength": 3 }),
+        json!({ "type": "number", "minimum": 0.2, "maximum": 0.8 }),
+        json!({ "type": "integer", "multipleOf": 5, "minimum": 1, "maximum": 5 }),
+        json!({ "type": "string", "enum": [1, "a"] }),
+        object(
+            json!({}),
+            json!({ "additionalProperties": false, "patternProperties": { "^a": true } }),
+        ),
+        json!({ "type": "array", "minItems": 1, "prefixItems": [true], "items": false }),
     ] {
-        assert_eq!(SchemaValidator::new(&schema).unwrap().unsatisfiable(), None, "{schema}");
+        assert_eq!(
+            SchemaValidator::new(&schema).unwrap().unsatisfiable(1_000_000),
+            None,
+            "{schema}"
+        );
     }
+}
+
+/// A reference that doubles at each level takes 2^30 steps, and a long chain nests too deep.
+#[test]
+fn a_schema_that_cannot_be_validated_is_found() {
+    let chain = |length: usize, link: &dyn Fn(&str) -> Value| {
+        let links = (0..length).map(|at| (format!("s{at}"), link(&format!("#/$defs/s{}", at + 1))));
+        let mut definitions: serde_json::Map<_, _> = links.collect();
+        definitions.insert(format!("s{length}"), json!({ "type": "string" }));
+        let schema = json!({ "$ref": "#/$defs/s0", "$defs": definitions });
+        SchemaValidator::new(&schema).unwrap().unsatisfiable(1_000_000)
+    };
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        let double = |next: &str| json!({ keyword: [{ "$ref": next }, { "$ref": next }] });
+        let found = chain(30, &double).unwrap();
+        assert_eq!(found, "the validation of any answer takes more than 1000000 steps");
+        assert_eq!(chain(3, &double), None, "{keyword}");
+    }
+    let single = |next: &str| json!({ "$ref": next });
+    assert_eq!(chain(50_000, &single).as_deref(), Some("its references nest too deep"));
+    assert_eq!(chain(100, &single), None);
+}
+
+/// Random schemas of keywords that can exclude each other, with random values.
+#[test]
+fn a_schema_that_a_value_satisfies_is_never_refused() {
+    let mut state = 1_u64;
+    let mut random = move |below: usize| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % below
+    };
+    let values = [
+        json!(null),
+        json!(true),
+        json!(0),
+        json!(1),
+        json!(2),
+        json!(3),
+        json!(0.5),
+        json!(2.5),
+        json!(""),
+        json!("a"),
+        json!("ab"),
+        json!([]),
+        json!([1]),
+        json!(["a", 0]),
+        json!({}),
+        json!({ "a": 1 }),
+        json!({ "a": "a", "b": null }),
+        json!({ "c": [] }),
+    ];
+    let mut refused = 0;
+    for _ in 0..400 {
+        let mut schema = random_schema(&mut random, 0, &values);
+        schema["$defs"] = json!({ "d": random_schema(&mut random, 2, &values) });
+        let validator = SchemaValidator::new(&schema).unwrap();
+        let Some(reason) = validator.unsatisfiable(1_000_000) else { continue };
+        refused += 1;
+        for value in &values {
+            let found = validator.violations(value, 1_000_000);
+            assert_ne!(found, Ok(Vec::new()), "{schema}: {reason}: {value}");
+        }
+    }
+    assert!(refused > 40, "{refused}");
+}
+
+fn random_schema(random: &mut impl FnMut(usize) -> usize, depth: u32, values: &[Value]) -> Value {
+    let mut schema = json!({});
+    let types = ["null", "boolean", "object", "array", "number", "string", "integer"];
+    for _ in 0..=random(4) {
+        let number = json!([0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0][random(7)]);
+        let count = json!(random(3));
+        let one = values[random(values.len())].clone();
+        let mut below = || match random(8) {
+            0 => json!(random(2) == 0),
+            1 => json!({ "$ref": "#/$defs/d" }),
+            _ if depth > 2 => json!({ "type": types[random(7)] }),
+            _ => random_schema(random, depth + 1, values),
+        };
+        let (schemas, single) = (json!([below(), below()]), below());
+        let (keyword, value) = match random(24) {
+            0..=4 => ("type", json!(types[random(7)])),
+            5 => ("minimum", number),
+            6 => ("maximum", number),
+            7 => ("exclusiveMinimum", number),
+            8 => ("exclusiveMaximum", number),
+            9 => ("multipleOf", json!(random(3) + 1)),
+            10 => ("minLength", count),
+            11 => ("maxLength", count),
+            12 => ("minItems", count),
+            13 => ("maxItems", count),
+            14 => ("items", single),
+            15 => ("prefixItems", schemas),
+            16 => ("required", json!(["a"])),
+            17 => ("properties", json!({ "a": single })),
+            18 => ("additionalProperties", single),
+            19 => ("enum", json!([one, 1])),
+            20 => ("not", single),
+            21 => ("allOf", schemas),
+            22 => ("anyOf", schemas),
+            _ => ("oneOf", schemas),
+        };
+        schema[keyword] = value;
+    }
+    schema
 }

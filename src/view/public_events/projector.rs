@@ -17,7 +17,7 @@ use crate::machine::{
     BudgetUsage, CallPurpose, CallState, CheckResult, Effect, Event, EventKind, Machine,
     MachineNote, MachineOutput, PricedUsage, RunOutcome, State, StateKind, StopReason, Transition,
 };
-use crate::port::{EffectNotice, HookOutcome, HookPoint, HookRun, ReplyDelta, RunEvent};
+use crate::port::{self, EffectNotice, HookOutcome, HookPoint, HookRun, ReplyDelta, RunEvent};
 use crate::types::{
     ConversationItem, EffectId, MessageOrigin, ReplyFinish, RunTime, Sha256Digest, TimeSpan,
 };
@@ -133,7 +133,7 @@ impl EventProjector {
             model: Arc::clone(&self.info.model),
             workspace: Arc::clone(&self.info.workspace),
             sandbox: self.info.sandbox.clone(),
-            resumed: run.model_calls > 0,
+            resumed: run.model_calls > 0 && !self.info.is_new_fork,
             limits: run.rules.limits.clone(),
         };
         self.emit(start);
@@ -424,17 +424,8 @@ impl EventProjector {
 /// Returns why a check did not accept an answer, for the user; `None` if it did.
 fn rejection(result: &CheckResult, failed: &[String]) -> Option<String> {
     match result {
-        CheckResult::Passed | CheckResult::FollowUp { .. } => None,
-        CheckResult::SchemaViolation { message } => {
-            let violations: Vec<&str> =
-                message.lines().filter_map(|line| line.strip_prefix("- ")).collect();
-            Some(format!("the answer does not satisfy the schema: {}", violations.join("; ")))
-        }
         CheckResult::SentBack { .. } if !failed.is_empty() => Some(failed.join("; ")),
-        CheckResult::SentBack { message } => {
-            let text = message.strip_prefix("[SYSTEM] ").unwrap_or(message);
-            Some(text.lines().next().unwrap_or_default().to_owned())
-        }
+        result => port::rejection(result),
     }
 }
 

@@ -5,7 +5,7 @@ use pulldown_cmark::{Event, HeadingLevel, Tag, TagEnd, html::push_html};
 
 use super::RunReport;
 use super::inert_markdown::inert_events;
-use super::sections::{ReportTable, key_figures, names, outcome, tables, title};
+use super::sections::{ReportTable, failure, key_figures, names, outcome, tables, title};
 use crate::view::page::{PageFrame, section, step_changes};
 use crate::view::sanitize;
 
@@ -25,6 +25,9 @@ pub(super) fn render(report: &RunReport<'_>) -> String {
     };
     let task = sanitize::multiline(&report.info.task);
     frame.render(&html! {
+        @if let Some(error) = failure(report) {
+            (section("Reason", &html! { div.text { (sanitize::multiline(error).trim()) } }))
+        }
         (section("Answer", &prose(&report.result.output)))
         (section("Task", &html! { div.text { (task.trim()) } }))
         @for facts in tables(report) { (section(facts.heading(), &table(&facts))) }

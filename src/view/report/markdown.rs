@@ -6,7 +6,7 @@ use pulldown_cmark::{CodeBlockKind, Event, Tag, TagEnd};
 
 use super::RunReport;
 use super::inert_markdown::inert_events;
-use super::sections::{ReportTable, key_figures, names, outcome, tables, title};
+use super::sections::{ReportTable, failure, key_figures, names, outcome, tables, title};
 use super::table_report::TableReport;
 use crate::view::sanitize;
 use crate::view::trace::StepChange;
@@ -16,6 +16,7 @@ pub(super) fn render(report: &RunReport<'_>) -> String {
     let (sign, word) = outcome(report);
     let mut text = format!("# {sign} {}\n\n", escape(&title(report)));
     let _ = writeln!(text, "**{word}** · {}\n", escape(&key_figures(report).join(" · ")));
+    text.push_str(&reason(report));
     for (name, value) in names(report) {
         let _ = writeln!(text, "- {name}: {}", code_span(&value));
     }
@@ -46,6 +47,9 @@ pub(super) fn render_tables(report: &TableReport) -> String {
     let _ = write!(text, "\n## {heading}\n\n{}", table(&report.last, usize::MAX));
     text
 }
+
+/// The longest reason, in characters.
+const MAX_REASON: usize = 1_000;
 
 /// The longest comment, in bytes; GitHub takes 65 536 characters.
 const MAX_COMMENT: usize = 60_000;
@@ -87,6 +91,7 @@ fn comment_within(report: &RunReport<'_>, size: CommentSize) -> String {
     let (sign, word) = outcome(report);
     let mut text = format!("{MARKER}\n### {sign} {}\n\n", escape(&title(report)));
     let _ = writeln!(text, "**{word}** · {}\n", escape(&key_figures(report).join(" · ")));
+    text.push_str(&reason(report));
     let _ = writeln!(text, "{}", prose(&sanitize::truncate(&report.result.output, size.answer)));
     for facts in tables(report) {
         let _ = writeln!(text, "<details>\n<summary>{}</summary>\n", facts.heading());
@@ -104,6 +109,12 @@ fn comment_within(report: &RunReport<'_>, size: CommentSize) -> String {
     }
     text.push_str("\n</details>\n");
     text
+}
+
+/// Returns the paragraph with the reason of a run that did not succeed, if there is one.
+fn reason(report: &RunReport<'_>) -> String {
+    let reason = failure(report).map(|error| sanitize::headline(error, MAX_REASON));
+    reason.map_or(String::new(), |reason| format!("Reason: {}\n\n", escape(&reason)))
 }
 
 /// Returns a table with at most this many rows.

@@ -56,6 +56,12 @@ pub(super) fn title(report: &RunReport<'_>) -> String {
     sanitize::headline(&report.info.task, 100)
 }
 
+/// Returns why the run did not succeed, unless the answer says so.
+pub(super) fn failure<'a>(report: &RunReport<'a>) -> Option<&'a str> {
+    let error = report.result.error.as_deref()?;
+    (!report.result.output.contains(error)).then_some(error)
+}
+
 /// Returns the key figures of the run.
 pub(super) fn key_figures(report: &RunReport<'_>) -> Vec<String> {
     let result = report.result;

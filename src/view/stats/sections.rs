@@ -234,16 +234,7 @@ fn tools(statistics: &Statistics) -> StatisticsSection {
     StatisticsSection {
         title: "Tools",
         header: vec![
-            "tool",
-            "calls",
-            "ok",
-            "failed",
-            "denied",
-            "invalid",
-            "cut off",
-            "failure rate",
-            "p50",
-            "p90",
+            "tool", "calls", "ok", "failed", "denied", "invalid", "cut off", "rate", "p50", "p90",
             "p99",
         ],
         rows,

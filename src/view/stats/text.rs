@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::Statistics;
 use super::sections::{StatisticsSection, headline, key_figures, sections};
-use crate::view::in_columns;
+use crate::view::{TERMINAL_WIDTH, in_columns, in_columns_within};
 
 /// Returns the key figures and the tables.
 pub(super) fn render(statistics: &Statistics) -> String {
@@ -24,10 +24,14 @@ pub(super) fn render(statistics: &Statistics) -> String {
     text
 }
 
+/// The indentation of a table.
+const INDENTATION: &str = "  ";
+
 /// Returns a table; names are aligned left, numbers right.
 fn table(section: &StatisticsSection) -> String {
     let header: Vec<String> = section.header.iter().map(|name| (*name).to_owned()).collect();
     let lines: Vec<&Vec<String>> = [&header].into_iter().chain(&section.rows).collect();
-    let table = in_columns(&lines, |column| column >= section.names);
-    table.lines().fold(String::new(), |text, line| text + "  " + line + "\n")
+    let width = TERMINAL_WIDTH - INDENTATION.len();
+    let table = in_columns_within(width, &lines, |column| column >= section.names);
+    table.lines().fold(String::new(), |text, line| text + INDENTATION + line + "\n")
 }

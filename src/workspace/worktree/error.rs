@@ -76,13 +76,15 @@ pub enum WorktreeError {
         /// What would be lost.
         loss: String,
     },
-    /// It can't be merged; nothing was changed.
-    #[error("the worktree '{name}' can't be merged; nothing was changed:\n{}", .conflicts.join("\n"))]
+    /// It can't be merged; this attempt has changed nothing.
+    #[error("the worktree '{name}' can't be merged; {}:\n{}", unchanged(.attempted), .conflicts.join("\n"))]
     Conflicts {
         /// Its name.
         name: String,
         /// The conflicts, a line or more each.
         conflicts: Vec<String>,
+        /// The files that an earlier attempt, which was interrupted, has changed, or others have since.
+        attempted: Vec<String>,
     },
     /// Files were changed, and it failed before the end.
     #[error(
@@ -114,7 +116,33 @@ pub enum WorktreeError {
     },
 }
 
+/// Returns what a merge with conflicts has changed.
+fn unchanged(attempted: &[String]) -> String {
+    match attempted {
+        [] => "nothing was changed".to_owned(),
+        files => format!(
+            "this attempt changed nothing, but an earlier one was interrupted, and these files have changed: {}",
+            files.join(", ")
+        ),
+    }
+}
+
 impl WorktreeError {
+    /// Returns the error of a merge with conflicts that has changed nothing.
+    pub(super) fn conflicts(name: &str, conflicts: Vec<String>) -> Self {
+        Self::Conflicts { name: name.to_owned(), conflicts, attempted: Vec::new() }
+    }
+
+    /// Adds to conflicts the files that an earlier attempt has changed.
+    pub(super) fn after_attempt(self, files: &[String]) -> Self {
+        match self {
+            Self::Conflicts { name, conflicts, .. } => {
+                Self::Conflicts { name, conflicts, attempted: files.to_vec() }
+            }
+            other => other,
+        }
+    }
+
     /// Returns a function that adds the action and the path to an error of the system.
     pub(super) fn io<'a>(
         action: &'static str,

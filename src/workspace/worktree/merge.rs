@@ -59,6 +59,9 @@ enum BaseContent {
 /// The most lines of a conflict that are shown.
 const MAX_CONFLICT_LINES: usize = 40;
 
+/// The most names of files that a sentence has.
+const MAX_NAMES: usize = 5;
+
 impl Worktrees {
     /// Merges a worktree into the tree that it was made from.
     ///
@@ -94,11 +97,13 @@ impl Worktrees {
     ) -> Result<MergeOutcome, WorktreeError> {
         worktree.remove_leftovers()?;
         // A merge that was interrupted is completed first, or decided again.
-        let mut before = Vec::new();
+        let (mut before, mut attempted) = (Vec::new(), Vec::new());
         if let Some(log) = MergeLog::load(&worktree.folder)? {
-            before = log.changes();
-            if log.complete(&worktree.folder, &mut worktree.record.leftovers)? {
+            (before, attempted) = (log.changes(), log.changed());
+            let completed = log.complete(&worktree.folder, &mut worktree.record.leftovers);
+            if completed.map_err(|error| error.after_attempt(&attempted))? {
                 worktree.note_merge(log.digest, take(&mut before), confined.is_none())?;
+                attempted.clear();
             }
         }
         let (state, changes) = examine(
@@ -116,9 +121,16 @@ impl Worktrees {
             return Ok(MergeOutcome::Nothing);
         }
         let MergePlan { top, files, forward } = match &worktree.tree {
-            Some(tree) => self.merge_branch(worktree, tree, &state, confined)?,
-            None => merge_copy(worktree)?,
-        };
+            Some(tree) => self.merge_branch(
+                &worktree.record,
+                &worktree.folder,
+                tree,
+                &state,
+                confined.is_some(),
+            ),
+            None => merge_copy(&worktree.record, &worktree.folder),
+        }
+        .map_err(|error| error.after_attempt(&attempted))?;
         // What the user has removed since from the tree is merged again.
         if is_merged && files.is_empty() && forward.is_none() {
             return Ok(MergeOutcome::Files(worktree.record.changes.clone()));
@@ -127,7 +139,8 @@ impl Worktrees {
         if !files.is_empty() {
             let log = MergeLog { digest: state.digest.clone(), top: top.clone(), files };
             log.store(&worktree.folder)?;
-            changes = log.make(&worktree.folder, &mut worktree.record.leftovers)?;
+            let made = log.make(&worktree.folder, &mut worktree.record.leftovers);
+            changes = made.map_err(|error| error.after_attempt(&attempted))?;
         }
         // What is in the files already was made before the interrupt.
         before.retain(|old| changes.iter().all(|new| new.path != old.path));
@@ -160,19 +173,59 @@ impl Worktrees {
         Ok(outcome)
     }
 
+    /// Returns what of a merged worktree is no longer in the user's tree, or may not be; `None` if all of it is there, or on
+    /// a branch besides that of the worktree.
+    pub(super) fn loss_since_merge(
+        &self,
+        record: &WorktreeRecord,
+        folder: &Path,
+        tree: Option<&GitTree>,
+        state: &WorktreeState,
+    ) -> Result<Option<String>, WorktreeError> {
+        let plan = match tree {
+            Some(tree) => {
+                let branch = record.branch();
+                if has_other_commits(tree, &branch)? {
+                    return Ok(Some(format!("commits of {branch} that were not merged")));
+                }
+                if state.uncommitted.is_empty() && is_on_other_branch(tree, &branch, "HEAD")? {
+                    return Ok(None);
+                }
+                self.merge_branch(record, folder, tree, state, true)
+            }
+            None => merge_copy(record, folder),
+        };
+        let origin = record.workspace.display();
+        match plan {
+            Ok(plan) if plan.files.is_empty() => Ok(None),
+            Ok(plan) => {
+                let paths = plan.files.iter().map(PlannedChange::path);
+                Ok(Some(format!("merged, but no longer in {origin}: {}", join_some(paths))))
+            }
+            Err(WorktreeError::Conflicts { conflicts, .. }) => {
+                let reasons = conflicts.iter().filter_map(|conflict| conflict.lines().next());
+                let reasons = join_some(reasons.map(str::to_owned));
+                Ok(Some(format!("merged, but perhaps no longer in {origin}: {reasons}")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Determines how a branch is merged; with `may_forward`, by a fast-forward if that is possible.
     fn merge_branch(
         &self,
-        worktree: &Worktree,
+        record: &WorktreeRecord,
+        folder: &Path,
         tree: &GitTree,
         state: &WorktreeState,
-        confined: Option<&dyn ConfinedGit>,
+        may_forward: bool,
     ) -> Result<MergePlan, WorktreeError> {
-        let origin = &worktree.record.workspace;
-        let refused = |why: String| worktree.refused(why);
+        let origin = &record.workspace;
+        let refused = |why: String| WorktreeError::conflicts(&record.name, vec![why]);
         let repository = Repository::find(origin)
             .ok_or_else(|| refused(format!("{} is no repository", origin.display())))?;
         let Some(top) = repository.top.clone() else {
-            let branch = worktree.record.branch();
+            let branch = record.branch();
             return Err(refused(format!(
                 "{} has no work tree; the branch is {branch}",
                 origin.display()
@@ -187,11 +240,10 @@ impl Worktrees {
         let (_, base) = main.status(&["merge-base", "HEAD", &tip])?;
         let base = String::from_utf8_lossy(&base).trim().to_owned();
         let head = main.commit("HEAD")?.unwrap_or_default();
-        let is_forward =
-            confined.is_some() && state.uncommitted.is_empty() && base == head && tip != head;
-        let recorded = worktree.record.repository.as_ref().map(|found| found.base.clone());
+        let is_forward = may_forward && state.uncommitted.is_empty() && base == head && tip != head;
+        let recorded = record.repository.as_ref().map(|found| found.base.clone());
         let base = if base.is_empty() { recorded.unwrap_or_default() } else { base };
-        let files = branch_files(tree, &main, &worktree.folder, state, &base);
+        let files = branch_files(tree, &main, folder, state, &base);
         let BranchFiles { mut files, submodules, hidden } = files.map_err(|error| match error {
             BranchError::Conflict(why) => refused(why),
             BranchError::Other(error) => error,
@@ -208,8 +260,8 @@ impl Worktrees {
                 return Err(refused(why));
             }
         }
-        use_carried_base(&worktree.folder, &mut files)?;
-        let files = plan(worktree, &top, files, Some(&main))?;
+        use_carried_base(folder, &mut files)?;
+        let files = plan(&record.name, &top, files, Some(&main))?;
         let forward = is_forward.then_some(Forward { main, head, tip, submodules, hidden });
         Ok(MergePlan { top, files, forward })
     }
@@ -273,10 +325,6 @@ impl Forward {
 }
 
 impl Worktree {
-    fn refused(&self, why: String) -> WorktreeError {
-        WorktreeError::Conflicts { name: self.record.name.clone(), conflicts: vec![why] }
-    }
-
     /// Removes the temporary files that earlier merges have left in the user's tree.
     fn remove_leftovers(&mut self) -> Result<(), WorktreeError> {
         let count = self.record.leftovers.len();
@@ -306,6 +354,35 @@ impl Worktree {
         }
         self.locked.write(&self.record)?;
         MergeLog::remove(&self.folder)
+    }
+}
+
+/// Returns whether a commit is on a branch, or another reference, besides the branch of a worktree.
+fn is_on_other_branch(tree: &GitTree, branch: &str, commit: &str) -> Result<bool, WorktreeError> {
+    let Some(commit) = tree.commit(commit)? else { return Ok(false) };
+    let found = tree.query(&["for-each-ref", "--contains", &commit, "--format=%(refname)"])?;
+    let own = format!("refs/heads/{branch}");
+    Ok(String::from_utf8_lossy(&found).lines().any(|name| name != own))
+}
+
+/// Returns whether the branch of a worktree, which has another one checked out by now, has commits that are nowhere else.
+fn has_other_commits(tree: &GitTree, branch: &str) -> Result<bool, WorktreeError> {
+    let own = format!("refs/heads/{branch}");
+    let (head, tip) = (tree.commit("HEAD")?, tree.commit(&own)?);
+    let (Some(head), Some(tip)) = (head, tip) else { return Ok(false) };
+    if head == tip || is_on_other_branch(tree, branch, &own)? {
+        return Ok(false);
+    }
+    let (code, _) = tree.status(&["merge-base", "--is-ancestor", &tip, &head])?;
+    Ok(code != Some(0))
+}
+
+/// Returns the first few of the names, and the number of the others.
+fn join_some(names: impl Iterator<Item = String>) -> String {
+    let names: Vec<String> = names.collect();
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names[..MAX_NAMES].join(", ")),
     }
 }
 
@@ -464,8 +541,7 @@ fn read_theirs(top: &Dir, path: &Path) -> Result<EntryContent, WorktreeError> {
     if is_folder { Ok(EntryContent::Absent) } else { read(top, path) }
 }
 
-fn merge_copy(worktree: &Worktree) -> Result<MergePlan, WorktreeError> {
-    let Worktree { folder, record, .. } = worktree;
+fn merge_copy(record: &WorktreeRecord, folder: &Path) -> Result<MergePlan, WorktreeError> {
     let before = read_manifest(folder)?;
     let top = open_tree(folder)?;
     let now = TreeManifest::of(&top).map_err(WorktreeError::io("read", folder))?;
@@ -478,12 +554,12 @@ fn merge_copy(worktree: &Worktree) -> Result<MergePlan, WorktreeError> {
     });
     let files = files.collect::<Result<_, WorktreeError>>()?;
     let top = record.workspace.clone();
-    Ok(MergePlan { files: plan(worktree, &top, files, None)?, top, forward: None })
+    Ok(MergePlan { files: plan(&record.name, &top, files, None)?, top, forward: None })
 }
 
 /// Returns the changes of the user's tree.
 fn plan(
-    worktree: &Worktree,
+    name: &str,
     top: &Path,
     files: Vec<MergedFile>,
     main: Option<&GitTree>,
@@ -493,6 +569,10 @@ fn plan(
     let is_gone = |file: &&MergedFile| file.theirs == EntryContent::Absent;
     let gone: BTreeSet<PathBuf> = files.iter().filter(is_gone).map(|it| it.path.clone()).collect();
     for file in files {
+        // It is gone already; a folder, or what is behind a link, is not it.
+        if is_gone(&&file) && read_theirs(&tree, &file.path)? == EntryContent::Absent {
+            continue;
+        }
         let is_replaced = file.path.ancestors().skip(1).any(|folder| gone.contains(folder));
         let ours = match is_below_link(&tree, &file.path) {
             // The link is to be a folder.
@@ -514,7 +594,7 @@ fn plan(
     }
     match conflicts.is_empty() {
         true => Ok(planned),
-        false => Err(WorktreeError::Conflicts { name: worktree.record.name.clone(), conflicts }),
+        false => Err(WorktreeError::conflicts(name, conflicts)),
     }
 }
 

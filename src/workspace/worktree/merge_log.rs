@@ -93,6 +93,11 @@ impl PlannedChange {
         Self { before: before.digest(), replaced, path, after, change }
     }
 
+    /// Returns the path of the file, in the tree that is changed.
+    pub(super) fn path(&self) -> String {
+        self.path.to_string_lossy().into_owned()
+    }
+
     /// Returns the name, in the top folder, of a new link, or of a file in the place of another entry, until all files are
     /// changed.
     fn staged_name(&self) -> String {
@@ -321,10 +326,20 @@ impl MergeLog {
         Ok(true)
     }
 
+    /// Returns the files that an interrupted attempt has changed, or others have since.
+    pub(super) fn changed(&self) -> Vec<String> {
+        let Ok(root) = self.open_top() else { return Vec::new() };
+        let is_changed = |file: &&PlannedChange| {
+            EntryContent::read(root.dir(), &file.path)
+                .map_or(true, |ours| ours.digest() != file.before)
+        };
+        self.files.iter().filter(is_changed).map(PlannedChange::path).collect()
+    }
+
     /// Ends a merge of which nothing was made.
     fn refuse(worktree: &Path, why: String) -> WorktreeError {
         drop(Self::remove(worktree));
-        WorktreeError::Conflicts { name: name_of(worktree), conflicts: vec![why] }
+        WorktreeError::conflicts(&name_of(worktree), vec![why])
     }
 
     /// Opens the tree that is changed. It stays the same one, whatever commands do with its path meanwhile.

@@ -112,6 +112,8 @@ pub struct WorktreeInfo {
     pub session: Option<String>,
     /// Whether a process uses it now.
     pub is_used: bool,
+    /// Whether it was removed, and something of it could not be.
+    pub is_removed: bool,
     /// What was done in it; `None` if that can't be determined.
     pub changes: Option<WorktreeChanges>,
     /// Whether it has work that is nowhere else.
@@ -157,20 +159,27 @@ impl Worktrees {
         let mut listed = Vec::new();
         for path in record_files(&folder) {
             let Ok((Some(record), is_used)) = record::peek(&path) else { continue };
-            if matches!(record.phase, WorktreePhase::Creating | WorktreePhase::Applied) {
-                continue;
-            }
             let folder = path.with_extension("");
-            let examined = self.examine(&record, &folder).ok();
+            let is_removed = match record.phase {
+                WorktreePhase::InUse | WorktreePhase::Kept => false,
+                _ if is_used => continue,
+                // What the sweep could not remove.
+                WorktreePhase::Creating | WorktreePhase::Removing => true,
+                WorktreePhase::Applied if remove::hidden_path(&folder).exists() => true,
+                WorktreePhase::Applied => continue,
+            };
+            let examined = match is_removed {
+                true => None,
+                false => self.examine(&record, &folder).ok(),
+            };
             listed.push(WorktreeInfo {
                 branch: record.repository.is_some().then(|| record.branch()),
                 workspace: record.workspace.clone(),
                 session: record.session.clone(),
                 is_used,
-                has_work: examined.as_ref().is_none_or(|(state, changes)| {
-                    record.has_work(&state.digest) && !changes.is_empty()
-                }),
-                changes: examined.map(|(_, changes)| changes),
+                is_removed,
+                has_work: !is_removed && examined.as_ref().is_none_or(|(_, _, has_work)| *has_work),
+                changes: examined.map(|(_, changes, _)| changes),
                 name: record.name,
                 folder,
             });
@@ -353,13 +362,17 @@ impl Worktrees {
         GitTree::open(git, &own, Some(folder)).map(Some)
     }
 
+    /// Returns the state of a worktree, what was done in it, and whether that would be lost with it.
     fn examine(
         &self,
         record: &WorktreeRecord,
         folder: &Path,
-    ) -> Result<(WorktreeState, WorktreeChanges), WorktreeError> {
+    ) -> Result<(WorktreeState, WorktreeChanges, bool), WorktreeError> {
         let tree = self.tree(record, folder)?;
-        examine(record, folder, tree.as_ref(), None)
+        let (state, changes) = examine(record, folder, tree.as_ref(), None)?;
+        let has_work = !changes.is_empty()
+            && self.loss_of_work(record, folder, tree.as_ref(), &state, &changes)?.is_some();
+        Ok((state, changes, has_work))
     }
 }
 

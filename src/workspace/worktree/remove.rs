@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::changes::nested_repository;
+use super::changes::{WorktreeChanges, WorktreeState, nested_repository};
 use super::create::is_name;
 use super::error::WorktreeError;
 use super::git::GitTree;
@@ -58,24 +58,69 @@ impl Worktrees {
     ///
     /// Fails if it has work and `force` is not set, and if git or the system fails.
     pub fn remove(&self, mut worktree: Worktree, force: bool) -> Result<(), WorktreeError> {
-        if !force {
-            let (changes, has_work) = worktree.changes()?;
-            if has_work {
-                let name = worktree.record.name.clone();
-                return Err(WorktreeError::HasWork { name, loss: changes.to_string() });
-            }
-            let tree = worktree.tree.as_ref();
-            let nested = tree.map(|tree| nested_repository(tree, &worktree.folder)).transpose()?;
-            if let Some(path) = nested.flatten() {
-                let loss = format!("the repository in {}", path.display());
-                return Err(WorktreeError::HasWork { name: worktree.record.name.clone(), loss });
-            }
+        if !force && let Some(loss) = self.loss(&worktree)? {
+            return Err(WorktreeError::HasWork { name: worktree.record.name.clone(), loss });
         }
         worktree.keep_tip()?;
         let Worktree { folder, mut record, locked, .. } = worktree;
         remove_temporary(&mut record.leftovers);
         move_away(&folder)?;
         self.remove_hidden(&folder, record, locked)
+    }
+
+    /// Removes what an earlier removal has left of a worktree. Returns `false` if there is no such one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if git or the system does.
+    pub fn complete_removal(&self, workspace: &Path, name: &str) -> Result<bool, WorktreeError> {
+        let folder = self.folder_of(workspace).join(name);
+        let path = record_path(&folder);
+        if !is_name(name) || !path.exists() {
+            return Ok(false);
+        }
+        let Some(mut locked) = LockedRecord::lock_patiently(&path)? else { return Ok(false) };
+        let is_removed = |phase| match phase {
+            WorktreePhase::Creating | WorktreePhase::Removing => true,
+            WorktreePhase::Applied => hidden_path(&folder).exists(),
+            WorktreePhase::InUse | WorktreePhase::Kept => false,
+        };
+        match locked.read()?.filter(|record| is_removed(record.phase)) {
+            Some(record) => self.discard(&folder, &record, locked).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Returns what would be lost with a worktree; `None` if nothing would be.
+    ///
+    /// # Errors
+    ///
+    /// Fails if git or the system does.
+    pub fn loss(&self, worktree: &Worktree) -> Result<Option<String>, WorktreeError> {
+        let Worktree { folder, record, locked, tree, .. } = worktree;
+        let tree = tree.as_ref();
+        let (state, changes) = examine(record, folder, tree, Some(locked.file()))?;
+        if let Some(loss) = self.loss_of_work(record, folder, tree, &state, &changes)? {
+            return Ok(Some(loss));
+        }
+        let nested = tree.map(|tree| nested_repository(tree, folder)).transpose()?.flatten();
+        Ok(nested.map(|path| format!("the repository in {}", path.display())))
+    }
+
+    /// Returns what work would be lost with a worktree in this state; `None` if there is none.
+    pub(super) fn loss_of_work(
+        &self,
+        record: &WorktreeRecord,
+        folder: &Path,
+        tree: Option<&GitTree>,
+        state: &WorktreeState,
+        changes: &WorktreeChanges,
+    ) -> Result<Option<String>, WorktreeError> {
+        match &state.digest {
+            digest if record.has_work(digest) => Ok(Some(changes.to_string())),
+            digest if record.start.as_ref() == Some(digest) => Ok(None),
+            _ => self.loss_since_merge(record, folder, tree, state),
+        }
     }
 
     /// Removes a worktree whose changes were applied. The record of that stays until [`Worktrees::forget`].
@@ -247,7 +292,7 @@ impl Worktrees {
             }
             WorktreePhase::Applied => {
                 let examined = self.examine(&record, &folder);
-                if examined.is_ok_and(|(state, _)| record.has_work(&state.digest)) {
+                if examined.is_ok_and(|(state, _, _)| record.has_work(&state.digest)) {
                     // It came after the changes were applied.
                     record.phase = WorktreePhase::Kept;
                     locked.write(&record)?;
@@ -338,7 +383,7 @@ fn remove_unfinished(common_dir: &Path, name: &str) -> Result<(), WorktreeError>
     if own.is_dir() && is_empty { remove_all(&own) } else { Ok(()) }
 }
 
-fn hidden_path(folder: &Path) -> PathBuf {
+pub(super) fn hidden_path(folder: &Path) -> PathBuf {
     folder.with_extension(REMOVED_EXTENSION)
 }
 

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
+use crate::kit::chat;
 use crate::kit::cli::CliFixture;
+use crate::kit::server::Server;
 
 #[test]
 fn the_demonstration_fixes_a_real_file() {
@@ -45,6 +47,18 @@ fn the_bounds_of_a_run_follow_from_its_options() {
     assert!(lines[0].starts_with("at most 1 call of the model"), "{}", lines[0]);
     let ran = world.run(&["machine", "--bounds", "--format", "dot"]);
     assert_eq!(ran.code, 3);
+}
+
+#[test]
+fn tables_fit_a_terminal() {
+    let world = CliFixture::new();
+    let server = Server::new([chat::text("Done.")]);
+    assert_eq!(world.run_with_server(&server, &[]).code, 0);
+    for args in [&["models"][..], &["stats"], &["sessions", "costs"], &["sessions", "list"]] {
+        let printed = world.run(args).out;
+        let widest = printed.lines().max_by_key(|line| line.chars().count()).unwrap();
+        assert!(widest.chars().count() <= 80, "{args:?}: {widest}");
+    }
 }
 
 #[test]

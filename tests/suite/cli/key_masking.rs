@@ -261,3 +261,25 @@ fn a_key_in_a_header_or_an_option_is_stored_and_shown_nowhere() {
     let recording = world.read("rec.jsonl");
     assert!(!recording.contains("brief") && !recording.contains("quoted"), "{recording}");
 }
+
+#[test]
+fn the_configuration_is_shown_without_keys_in_addresses_and_commands() {
+    let (world, key) = (CliFixture::new(), "a1b2c3d4e5f6g7h8");
+    let settings = format!(
+        "[llm]\nmodel = \"openai/gpt-5\"\napi_base = \"http://127.0.0.1:9/{key}/v1\"\napi_key_command = \"printf {key}\"\n\
+         [[mcp.servers]]\nname = \"x\"\ncommand = \"./{key}\"\n[[hooks.stop]]\nname = \"h\"\ncommand = \"curl -u {key} host\"\n"
+    );
+    let folder = world.home().join(".config/architect");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.toml"), settings).unwrap();
+    for args in [&["config", "show"][..], &["config", "show", "--json"], &["doctor"]] {
+        let ran = world.run(args);
+        assert!(
+            !ran.out.contains(key) && !ran.err.contains(key),
+            "{args:?}: {}{}",
+            ran.out,
+            ran.err
+        );
+        assert!(ran.out.contains("***"), "{args:?}: {}", ran.out);
+    }
+}

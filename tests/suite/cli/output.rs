@@ -226,7 +226,9 @@ fn the_answer_can_have_to_satisfy_a_schema() {
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"));
     assert_eq!(ran.json()["structured_output"], json!({"n": 3}));
     let server = Server::repeating([chat::text("never")]);
-    let ran = world.run_with_server(&server, &["--output-schema", "schema.json", "--json"]);
+    let files = ["--report-file", "report.md"];
+    let schema = ["--output-schema", "schema.json", "--json"];
+    let ran = world.run_with_server(&server, &[&schema[..], &files].concat());
     assert_eq!(ran.outcome(), outcome(2, "schema_not_met", "partial"));
     let result = ran.json();
     let reason = result["error"].as_str().unwrap();
@@ -235,6 +237,9 @@ fn the_answer_can_have_to_satisfy_a_schema() {
         "{reason}"
     );
     assert!(ran.err.contains(reason), "{}", ran.err);
+    assert!(world.read("report.md").contains("\nReason: the answer does not satisfy the schema"));
+    let shown = world.run(&["sessions", "show", "last"]).out;
+    assert!(shown.contains(&format!("\nerror      {reason}\n")), "{shown}");
 }
 
 #[test]
@@ -243,6 +248,10 @@ fn a_schema_that_no_answer_satisfies_costs_no_call() {
     for (schema, reason) in [
         ("false", "can't be satisfied: it is false"),
         ("{\"$ref\": \"#\"}", "can't be satisfied: it refers to itself without end"),
+        (
+            "{\"type\": \"integer\", \"minimum\": 5, \"maximum\": 3}",
+            "can't be satisfied: it excludes all",
+        ),
         ("{\"maximum\": 18446744073709551616}", "more than 64 bits: 18446744073709551616"),
     ] {
         world.write("schema.json", schema);

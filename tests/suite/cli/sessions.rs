@@ -94,6 +94,7 @@ fn a_fork_leaves_the_original_as_it_is() {
     let mut fork = world.command(&["fork", "last", "Try again.", "--json"]);
     let ran = wait_for_exit(fork.env("OPENAI_API_KEY", "k").spawn().unwrap());
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    assert!(ran.err.contains("Session ") && !ran.err.contains("Session resumed"), "{}", ran.err);
     assert_ne!(ran.json()["session_id"], first["session_id"]);
     let original = world.run(&["sessions", "show", first["session_id"].as_str().unwrap()]);
     assert!(original.out.contains("One.") && !original.out.contains("Other."));

@@ -37,6 +37,14 @@ fn a_hook_of_an_untrusted_folder_does_not_run() {
     assert!(ran.err.contains("`hooks.session_start` is ignored"), "{}", ran.err);
 }
 
+#[test]
+fn a_hook_that_blocks_a_run_is_no_failure_of_the_model() {
+    let ran = world("session_start", "echo not today >&2; exit 2").run_script(WRITES, &[]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    let refused = "LLM call not made: hook h refuses the run: not today";
+    assert!(ran.err.contains(refused) && !ran.err.contains("LLM call failed"), "{}", ran.err);
+}
+
 /// Fault H12.
 #[test]
 fn a_hook_stays_what_it_was_when_the_run_began() {

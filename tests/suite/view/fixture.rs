@@ -127,6 +127,7 @@ pub(crate) fn run_info() -> RunInfo {
         started_at: "2026-01-02T03:04:05Z".parse().unwrap(),
         cost_source: CostSource::Agent,
         has_schema: false,
+        is_new_fork: false,
         exit_on_partial: None,
         prior_usage: PriorUsage::default(),
         prior_models: Vec::new(),

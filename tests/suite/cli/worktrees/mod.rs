@@ -279,6 +279,82 @@ fn a_worktree_is_merged_by_fast_forward_or_as_changes() {
     assert_eq!(project.worktrees(&["rm", "p"]).code, 0);
 }
 
+/// What the user has taken out of the tree since the merge is nowhere else.
+#[test]
+fn merged_work_that_the_tree_has_lost_is_removed_by_force_alone() {
+    let commit = "; git add -A; git commit -q -m work";
+    for (project, end) in
+        [(Project::new(), ""), (Project::new(), commit), (Project::without_git(), "")]
+    {
+        project.run_line(&format!("echo n > new{end}"), &["--worktree", "w"]);
+        assert_eq!(project.worktrees(&["merge", "w"]).code, 0, "{end}");
+        assert_eq!(project.listed()[0]["changed"], false, "{end}");
+        match end {
+            "" => fs::remove_file(project.cli.path("new")).unwrap(),
+            _ => drop(project.git("reset -q --hard HEAD~1")),
+        }
+        assert_eq!(project.listed()[0]["changed"], true, "{end}");
+        let refused = project.worktrees(&["rm", "w"]);
+        assert_eq!(refused.code, 1, "{end}: {}", refused.err);
+        assert!(refused.err.contains("merged, but no longer in "), "{end}: {}", refused.err);
+        assert!(refused.err.contains(": new\n"), "{end}: {}", refused.err);
+        let arguments = if end.is_empty() {
+            &["rm", "--force", "w"][..]
+        } else {
+            project.git("branch kept architect/w");
+            &["rm", "w"]
+        };
+        let removed = project.worktrees(arguments);
+        assert_eq!(removed.code, 0, "{end}: {}", removed.err);
+        assert_eq!(removed.out.contains("lost: merged"), end.is_empty(), "{}", removed.out);
+        assert!(project.listed().is_empty());
+    }
+}
+
+/// As if another user's file were in the folder, until it is removed.
+#[test]
+fn a_worktree_that_could_not_be_removed_completely_is_listed() {
+    let project = Project::without_git();
+    project.run_line("echo n > new", &["--worktree", "w"]);
+    let deny = "inject=unlink,unlinkat,rmdir:error=EACCES";
+    let failing = |args: &[&str]| {
+        let command = project.cli.command(&[&["worktrees"], args].concat());
+        let how = ["-f", "-qq", "-e", "trace=unlink,unlinkat,rmdir", "-e", deny];
+        let child = under_strace(&command, &project.cli.home().join("strace"), &how).spawn();
+        child.ok().map(wait_for_exit)
+    };
+    let Some(failed) = failing(&["rm", "--force", "w"]) else {
+        return println!("skipped: there is no strace");
+    };
+    assert!(failed.code == 1 && failed.err.contains("could not remove"), "{}", failed.err);
+    let listed = failing(&["list"]).unwrap();
+    assert!(listed.out.starts_with("w (removal incomplete)\n"), "{}{}", listed.out, listed.err);
+    let again = failing(&["rm", "w"]).unwrap();
+    assert!(again.code == 1 && again.err.contains("could not remove"), "{}", again.err);
+    let removed = project.worktrees(&["rm", "w"]);
+    assert_eq!((removed.code, removed.out.trim()), (0, "worktree w removed"), "{}", removed.err);
+    assert!(project.listed().is_empty());
+}
+
+/// The user then changes a file that the killed merge has written.
+#[test]
+fn conflicts_after_an_interrupted_merge_name_what_it_has_changed() {
+    let project = Project::new();
+    project.run_line("sed -i 1ifirst a.txt; echo t >> sub/s.txt", &["--worktree", "w"]);
+    let merge = project.cli.command(&["worktrees", "merge", "w"]);
+    let how = ["-f", "-qq", "-e", "trace=renameat", "-e", "inject=renameat:signal=KILL:when=2"];
+    let Ok(child) = under_strace(&merge, &project.cli.home().join("strace"), &how).spawn() else {
+        return println!("skipped: there is no strace");
+    };
+    wait_for_exit(child);
+    project.cli.write("a.txt", "mine\ntwo\nthree\n");
+    let refused = project.worktrees(&["merge", "w"]);
+    let changed = "an earlier one was interrupted, and these files have changed: a.txt";
+    assert!(refused.code == 1 && refused.err.contains(changed), "{}", refused.err);
+    let again = project.worktrees(&["merge", "w"]);
+    assert!(again.code == 1 && again.err.contains("nothing was changed"), "{}", again.err);
+}
+
 /// On a full disk nothing is merged, by fast-forward or as files.
 #[test]
 fn a_merge_without_space_changes_nothing() {
@@ -415,8 +491,11 @@ fn changes_that_were_carried_over_are_no_conflict() {
     let ran = project.worktrees(&["merge", "c"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(project.cli.read("a.txt"), "a\ntwo\nthree\nfour\n");
-    for name in ["w", "c"] {
-        assert_eq!(project.worktrees(&["rm", name]).code, 0);
+    // The user has taken out what was merged from the first one.
+    let lost = project.worktrees(&["rm", "w"]);
+    assert!(lost.code == 1 && lost.err.contains("merged, but "), "{}", lost.err);
+    for arguments in [&["rm", "--force", "w"][..], &["rm", "c"]] {
+        assert_eq!(project.worktrees(arguments).code, 0);
     }
     project.assert_nothing_left("merged");
 }
