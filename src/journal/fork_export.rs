@@ -214,12 +214,11 @@ impl SessionStore {
         let mut again = file.try_clone().io_context("open", path)?;
         let mut reader = JournalReader::new(path, file, nowhere.clone());
         let no = |reason: String| JournalError::NotAnExport { path: path.to_owned(), reason };
-        let (history, end) = replay(&mut reader, SessionId::generate(), |_, _, _| {}).map_err(
-            |error| match error {
+        let (history, end) = replay(&mut reader, SessionId::generate(), &mut |_, _, _| {})
+            .map_err(|error| match error {
                 JournalError::ReadOnly { reason, .. } => no(reason.to_string()),
                 error => error,
-            },
-        )?;
+            })?;
         if let JournalEndKind::ReadOnly(reason) = &end.kind {
             return Err(no(reason.to_string()));
         }

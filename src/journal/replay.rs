@@ -433,7 +433,7 @@ fn is_unpaid(event: &Event) -> bool {
 pub(super) fn replay(
     reader: &mut JournalReader,
     session: SessionId,
-    mut see: impl FnMut(&SessionHistory, &StoredRecord, &ReplayedRecord),
+    see: &mut dyn FnMut(&SessionHistory, &StoredRecord, &ReplayedRecord),
 ) -> Result<(SessionHistory, JournalEnd)> {
     let read_only = |reason| JournalError::ReadOnly { session, reason };
     let headless = |damage| JournalPosition::default().damaged(damage, 0);

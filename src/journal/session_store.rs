@@ -215,7 +215,7 @@ impl SessionStore {
         }
         let read = file.try_clone().io_context("open", &path)?;
         let mut reader = JournalReader::new(&path, read, self.blobs(session)).with_hash();
-        let (history, end) = replay(&mut reader, session, |_, _, _| {})?;
+        let (history, end) = replay(&mut reader, session, &mut |_, _, _| {})?;
         let JournalEnd { position, kind, .. } = end;
         let begun = (position, reader.into_hasher().unwrap_or_default());
         let history = check_session(session, history)?;
@@ -302,9 +302,9 @@ impl SessionStore {
     pub fn replay(
         &self,
         session: SessionId,
-        see: impl FnMut(&SessionHistory, &StoredRecord, &ReplayedRecord),
+        mut see: impl FnMut(&SessionHistory, &StoredRecord, &ReplayedRecord),
     ) -> Result<(SessionHistory, JournalEnd)> {
-        let (history, end) = replay(&mut self.reader(session)?, session, see)?;
+        let (history, end) = replay(&mut self.reader(session)?, session, &mut see)?;
         Ok((check_session(session, history)?, end))
     }
 
@@ -316,9 +316,9 @@ impl SessionStore {
     pub fn replay_with_hashes(
         &self,
         session: SessionId,
-        see: impl FnMut(&SessionHistory, &StoredRecord, &ReplayedRecord),
+        mut see: impl FnMut(&SessionHistory, &StoredRecord, &ReplayedRecord),
     ) -> Result<(SessionHistory, JournalEnd)> {
-        let (history, end) = replay(&mut self.reader(session)?.with_hash(), session, see)?;
+        let (history, end) = replay(&mut self.reader(session)?.with_hash(), session, &mut see)?;
         Ok((check_session(session, history)?, end))
     }
 

@@ -23,7 +23,7 @@ use architect::types::{
     Tokens, ToolCall, ToolResult, UserMessage,
 };
 
-use crate::chart::{transition, transition_number};
+use crate::chart::transition_number;
 use crate::explorer::canonical;
 use crate::small_model;
 
@@ -75,7 +75,7 @@ fn plan(rules: &RunRules, scaled: &RunRules, path: &[Event]) -> (VecDeque<Event>
 /// Handles an event as [`Machine::handle`] does, and adds the transitions that are taken.
 fn handle(mut state: State, event: &Event, taken: &mut Vec<usize>) -> State {
     let mut step = |state: State, event: Event| {
-        taken.extend(transition(&state, &event).map(transition_number));
+        taken.extend(transition_number(&state, &event));
         step(state, event).state
     };
     let now = if let Event::Tick { now } = event { *now } else { state.run().now };

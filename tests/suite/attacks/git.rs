@@ -1395,9 +1395,14 @@ fn user(path: &Path, line: &str) -> (bool, String) {
     (output.status.success(), errors)
 }
 
+/// Returns the step between the rows that are tried: with `ATTACKS_STEP=8`, each eighth one is.
+fn rows_step() -> usize {
+    std::env::var("ATTACKS_STEP").map_or(1, |step| step.parse().unwrap())
+}
+
 fn none_gets_through(rows: &[AttackRow], level: SandboxLevel) {
     let mut through = Vec::new();
-    for row in rows {
+    for row in rows.iter().step_by(rows_step()) {
         let scene = UserWorkspace::new(row.before, SandboxMode::WorkspaceWrite, level);
         let found = scene.world.supervisor.enforcement().unwrap();
         if found.level != level {
@@ -1789,7 +1794,7 @@ fn ordinary_commands_work_in_a_linked_work_tree() {
 fn nothing_that_a_command_makes_runs_in_the_repository_of_a_linked_work_tree() {
     let mut through = Vec::new();
     for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
-        for (line, then) in on_linked() {
+        for (line, then) in on_linked().into_iter().step_by(rows_step()) {
             let scene = UserWorkspace::linked(SandboxMode::WorkspaceWrite, level);
             if scene.world.supervisor.enforcement().unwrap().level != level {
                 break;
