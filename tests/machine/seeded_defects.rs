@@ -1,8 +1,8 @@
-//! Can the explorer find defects? Six are put into the transition function, and it must find each.
+//! Can the explorer find defects? Seven are put into the transition function, and it must find each.
 
 use architect::machine::{
-    CallAttempt, CallPurpose, CallingStage, ConversationChange, DeadlineKind, Effect, Event, State,
-    StateKind, Step, deadline, step,
+    CallAttempt, CallPurpose, CallingStage, ConversationChange, DeadlineKind, Effect, Event,
+    EventKind, State, StateKind, Step, deadline, step,
 };
 use architect::types::ConversationItem;
 
@@ -117,17 +117,27 @@ fn a_tool_that_runs_twice_is_found() {
     );
 }
 
+/// The defects forget what is needed in the step alone that decides: a state without it has nothing to wait for.
 #[test]
 fn an_answer_that_does_not_wait_is_found() {
-    fn hasty(mut state: State, event: Event) -> Step {
-        small_model::run_mut(&mut state).commands.iter_mut().for_each(|it| it.is_needed = false);
+    fn forget_on(kind: EventKind, mut state: State, event: Event) -> Step {
+        if event.kind() == kind {
+            let commands = &mut small_model::run_mut(&mut state).commands;
+            commands.iter_mut().for_each(|command| command.is_needed = false);
+        }
         step(state, event)
     }
-    let found = violations_found(hasty);
-    for from in ["Calling.Sending on REPLIED", "Calling.Checking on CHECKED"] {
-        let name = format!("an answer waits for the commands that are needed: {from} -> Done");
-        assert!(found.contains(&name), "{from}");
+    fn unchecked(state: State, event: Event) -> Step {
+        forget_on(EventKind::Replied, state, event)
     }
+    fn passed(state: State, event: Event) -> Step {
+        forget_on(EventKind::Checked, state, event)
+    }
+    let name = "an answer waits for the commands that are needed";
+    let found = violations_found(unchecked);
+    assert!(found.contains(&format!("{name}: Calling.Sending on REPLIED -> Done")), "{found:?}");
+    let found = violations_found(passed);
+    assert!(found.contains(&format!("{name}: Calling.Checking on CHECKED -> Done")), "{found:?}");
 }
 
 #[test]
