@@ -1,8 +1,8 @@
 //! Can the explorer find defects? Six are put into the transition function, and it must find each.
 
 use architect::machine::{
-    CallAttempt, CallPurpose, CallingStage, ConversationChange, DeadlineKind, Effect, Event, EventKind, State,
-    StateKind, Step, deadline, step,
+    CallAttempt, CallPurpose, CallingStage, ConversationChange, DeadlineKind, Effect, Event,
+    EventKind, State, StateKind, Step, deadline, step,
 };
 use architect::types::ConversationItem;
 
