@@ -14,7 +14,7 @@ use crate::journal::{
     FileJournal, JournalError, OpenedSession, ParentCall, ResumeOptions, ResumedSession,
     SessionHeader, SessionId, SessionOutputs, SessionSetup, SessionStore, WorkspaceChange,
 };
-use crate::machine::{Conversation, Machine, MachineOutput, ModelUsage, State};
+use crate::machine::{Conversation, Machine, MachineOutput, ModelUsage, State, abandon};
 use crate::tools::{OutputStore, TextWriter};
 use crate::types::{
     CallId, ConversationItem, Image, LimitBaseline, MessageOrigin, RunRules, Sha256Digest,
@@ -116,10 +116,12 @@ impl SessionTarget {
         })
     }
 
-    /// Returns what the session has used and done before.
+    /// Returns what the session has used and done before. A call that was lost with its process counts.
     pub(super) fn earlier_usage(&self) -> PriorUsage {
         self.opened().map_or_else(PriorUsage::default, |opened| {
-            let (run, costs) = (opened.history.machine.state.run(), opened.history.costs);
+            let state = &opened.history.machine.state;
+            let (run, mut costs) = (state.run(), opened.history.costs);
+            costs.add((state.kind(), run.used), None, abandon(state.clone()).run());
             let llm_calls = run.model_calls + costs.subagent_calls;
             PriorUsage { costs, steps: run.steps, llm_calls }
         })
@@ -127,7 +129,13 @@ impl SessionTarget {
 
     /// Returns what each model has used before.
     pub(super) fn earlier_models(&self) -> Vec<ModelUsage> {
-        self.opened().map_or_else(Vec::new, |opened| opened.history.models.clone())
+        self.opened().map_or_else(Vec::new, |opened| {
+            let (state, mut models) =
+                (&opened.history.machine.state, opened.history.models.clone());
+            let change = (state, None, &abandon(state.clone()));
+            ModelUsage::add_between(&mut models, &opened.history.setup.model, change);
+            models
+        })
     }
 
     /// Opens the session. What was decided is durable when this returns. A stored session resumes without a task.

@@ -494,7 +494,7 @@ mod tests {
             str::from_utf8(&written(&event, &blobs)).unwrap(),
             concat!(
                 r#"{"seq":3,"at":44,"state":"Calling.Sending","mark":"00000000000000ab","#,
-                r#""call":{"encode":5,"first_byte":9},"sync":1000,"event":{"tick":{"now":5}},"crc":"9c09f41b"}"#
+                r#""call":{"encode":5,"first_byte":9,"received":7},"sync":1000,"event":{"tick":{"now":5}},"crc":"cc8207f2"}"#
             )
         );
     }

@@ -226,7 +226,7 @@ impl SessionHistory {
                 let machine = self.machine.with_received(received);
                 (self.machine, self.output) = machine.handle(stored.at, completed);
                 self.add_model_usage(&state, Some(event));
-                self.costs.add(before, Some(event), self.machine.state.run().used);
+                self.costs.add(before, Some(event), self.machine.state.run());
                 let is_over = running_call.is_some()
                     && pending_model_call(&self.machine.state) != running_call
                     && !ends_run(event)
@@ -248,7 +248,7 @@ impl SessionHistory {
                 let state = self.machine.state.clone();
                 (self.machine, self.output) = self.machine.resume(stored.at, resumption);
                 self.add_model_usage(&state, None);
-                self.costs.add(before, None, self.machine.state.run().used);
+                self.costs.add(before, None, self.machine.state.run());
                 true
             }
             StoredContent::Ended(ended) => {

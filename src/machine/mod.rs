@@ -102,7 +102,7 @@ pub use fingerprint::Fingerprint;
 pub use machine::{Machine, MachineOutput, RequestContent, Transition};
 pub use model_calls::attempt::CallAttempt;
 pub use output::Step;
-pub use resume::{RecoveredCall, ResumePrompt, Resumption, resume};
+pub use resume::{RecoveredCall, ResumePrompt, Resumption, abandon, resume};
 pub use run_bounds::RunBounds;
 pub use run_context::{BudgetUsage, RunContext, Streaks};
 pub use state::{State, StateKind};

@@ -65,9 +65,7 @@ pub enum ResumePrompt {
 pub fn resume(mut state: State, now: RunTime, resumption: Resumption) -> Step {
     let Resumption { rules, recovered, prompt, received } = resumption;
     let mut out = StepBuilder::default();
-    state.run_mut().received = received;
-    charge_lost_call(&mut state, &mut out);
-    state.run_mut().received = Tokens::ZERO;
+    charge_lost_call(&mut state, received, &mut out);
     let has_waited = state.run().needs_commands();
     let renew = |mut run: Box<RunContext>| {
         let model = resumed_model(&run, &rules);
@@ -111,8 +109,14 @@ fn resumed_model(run: &RunContext, rules: &RunRules) -> u32 {
     }
 }
 
+/// Returns the state of a run whose process has ended and which is not resumed: a call without a reply is charged.
+pub fn abandon(mut state: State) -> State {
+    charge_lost_call(&mut state, Tokens::MAX, &mut StepBuilder::default());
+    state
+}
+
 /// Charges a call that was sent and whose reply is lost, by the rules under which it was sent.
-fn charge_lost_call(state: &mut State, out: &mut StepBuilder) {
+fn charge_lost_call(state: &mut State, received: Tokens, out: &mut StepBuilder) {
     let (run, size, purpose) =
         match state {
             State::Calling(Calling {
@@ -133,6 +137,7 @@ fn charge_lost_call(state: &mut State, out: &mut StepBuilder) {
             | State::Closing(_)
             | State::Done(_) => return,
         };
+    run.received = received;
     charge_unanswered_call(run, (size, purpose), out);
 }
 

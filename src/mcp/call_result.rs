@@ -53,6 +53,11 @@ impl CallResult {
         if is_deferred(result) {
             return Self::input_required(result);
         }
+        let has_other_content = result.get("content").is_some_and(|content| !content.is_array());
+        if !result.is_object() || has_other_content {
+            let text = "The server answered with something that is not the result of a tool.";
+            return Self::without_images(ToolStatus::Failed, text);
+        }
         let content = result.get("content").and_then(Value::as_array);
         let (mut parts, mut images) = (Vec::new(), Vec::new());
         for item in content.into_iter().flatten() {
@@ -220,6 +225,17 @@ mod tests {
     }
 
     /// Fault M12.
+    #[test]
+    fn an_answer_that_is_no_result_is_a_failed_call() {
+        for answer in [json!([1, 2]), json!(null), json!("text"), json!({"content": "text"})] {
+            assert_eq!(
+                CallResult::from_result(&answer, 100).status,
+                ToolStatus::Failed,
+                "{answer}"
+            );
+        }
+    }
+
     #[test]
     fn an_error_of_a_tool_is_a_failed_call() {
         let error = json!({ "content": [{ "type": "text", "text": "no" }], "isError": true });

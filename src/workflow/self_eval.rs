@@ -12,8 +12,8 @@ use crate::config::{
     AgentDefinition, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig, ModelName,
 };
 use crate::journal::{DamagePolicy, JournalError, ParentCall, SessionId, SessionStore};
-use crate::machine::{Machine, ResumePrompt, Resumption, State, StopReason, resume};
-use crate::types::{ConfirmMode, ConversationItem, Isolation, RunTime, Tokens, ToolStatus};
+use crate::machine::{Machine, State, StopReason, abandon};
+use crate::types::{ConfirmMode, ConversationItem, Isolation, Tokens, ToolStatus};
 use crate::view::{CostSource, RunInfo, RunResult, sanitize};
 
 /// The result of an evaluation.
@@ -160,14 +160,7 @@ pub(super) fn evaluation_charge(
 
 /// Returns what a session has used that is not resumed any more. A call without a reply counts as when it is resumed.
 fn abandoned_charge(state: State) -> Charge {
-    let rules = (*state.run().rules).clone();
-    let (recovered, prompt) = (Vec::new(), ResumePrompt::Continue);
-    let resumed = resume(
-        state,
-        RunTime::START,
-        Resumption { rules, recovered, prompt, received: Tokens::MAX },
-    );
-    let used = resumed.state.run().used;
+    let used = abandon(state).run().used;
     Charge { money: used.cost, tokens: used.tokens }
 }
 

@@ -10,7 +10,7 @@ use architect::machine::{
     StateKind, Step, start,
 };
 use architect::machine::{Event, step};
-use architect::types::{EffectId, TimeSpan};
+use architect::types::{EffectId, TimeSpan, Tokens};
 use rayon::prelude::*;
 
 use crate::small_model::SmallModel;
@@ -246,6 +246,8 @@ pub(crate) fn canonical(mut state: State) -> State {
         command.id = EffectId(number);
     }
     run.model_calls = 0;
+    // Only that of a pending call counts, and a call begins without one.
+    run.received = Tokens::ZERO;
     run.requests = 0;
     run.now = run.now.before(shift);
     run.failing_since = failing_since.map(|since| since.before(shift));

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::machine::{Authorization, BudgetUsage, Effect, Event, PricedUsage};
+use crate::machine::{Authorization, BudgetUsage, Effect, Event, PricedUsage, RunContext};
 use crate::port::{self, Disconnected, EffectContext, EffectMessage, EffectNotice, Observer};
 use crate::types::FileChange;
 
@@ -35,10 +35,10 @@ impl UsageMeter {
         Self { next, ..self }
     }
 
-    fn report_usage(&mut self, event: &Event, now: BudgetUsage) {
-        let before = std::mem::replace(&mut self.reported, now);
-        if now != before {
-            let PricedUsage { usage, cost } = PricedUsage::between(before, now, Some(event));
+    fn report_usage(&mut self, event: &Event, run: &RunContext) {
+        let before = std::mem::replace(&mut self.reported, run.used);
+        if run.used != before {
+            let PricedUsage { usage, cost } = PricedUsage::between(before, run, Some(event));
             self.scope.send(EffectMessage::UsageReported(usage, cost));
         }
     }
@@ -53,7 +53,7 @@ impl Observer for UsageMeter {
             return Ok(());
         };
         let run = machine.state.run();
-        self.report_usage(event, run.used);
+        self.report_usage(event, run);
         if let Event::ToolCompleted { result, .. } = event {
             let mut changes = port::lock(&self.changes);
             changes.extend(result.changes.iter().cloned());

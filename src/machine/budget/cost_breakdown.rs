@@ -1,7 +1,7 @@
 //! The usage of a run by purpose.
 
 use crate::machine::event::Event;
-use crate::machine::run_context::BudgetUsage;
+use crate::machine::run_context::{BudgetUsage, RunContext};
 use crate::machine::state::StateKind;
 use crate::types::{MicroUsd, Tokens, Usage};
 
@@ -31,7 +31,8 @@ pub struct PricedUsage {
 
 impl PricedUsage {
     /// Returns the difference of two usages: as reported by the event, or estimated for a call without a reply.
-    pub fn between(before: BudgetUsage, now: BudgetUsage, event: Option<&Event>) -> Self {
+    pub fn between(before: BudgetUsage, run: &RunContext, event: Option<&Event>) -> Self {
+        let now = run.used;
         let (cost, tokens) =
             (now.cost.saturating_sub(before.cost), now.tokens.saturating_sub(before.tokens));
         let lost = |received: Tokens| {
@@ -47,7 +48,7 @@ impl PricedUsage {
             Some(Event::UsageReported { usage, .. }) => *usage,
             Some(Event::Replied { reply, .. }) if reply.usage.total() == tokens => reply.usage,
             Some(Event::CallFailed { fault, .. }) => lost(fault.received),
-            Some(_) | None => lost(Tokens::ZERO),
+            Some(_) | None => lost(run.received),
         };
         Self { usage, cost }
     }
@@ -55,13 +56,13 @@ impl PricedUsage {
 
 impl CostBreakdown {
     /// Adds the usage of an event, or of a resume if there is no event. `met` is the kind and the usage of the state before.
-    pub fn add(&mut self, met: (StateKind, BudgetUsage), event: Option<&Event>, now: BudgetUsage) {
+    pub fn add(&mut self, met: (StateKind, BudgetUsage), event: Option<&Event>, run: &RunContext) {
         let (kind, before) = met;
         // An event that isn't awaited isn't charged.
-        if before == now {
+        if before == run.used {
             return;
         }
-        let PricedUsage { usage, cost } = PricedUsage::between(before, now, event);
+        let PricedUsage { usage, cost } = PricedUsage::between(before, run, event);
         self.subagent_calls += u32::from(matches!(event, Some(Event::UsageReported { .. })));
         let charge = if matches!(event, Some(Event::UsageReported { .. })) {
             &mut self.subagents

@@ -101,6 +101,7 @@ fn charge_incomplete_call(
         None if received == Tokens::MAX => Tokens::ZERO,
         None => received,
     };
+    run.received = output;
     run.charge_usage(&size.estimate_usage(output), purpose, out);
 }
 

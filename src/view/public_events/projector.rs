@@ -218,8 +218,8 @@ impl EventProjector {
             _ => return,
         };
         self.call = None;
-        let spent = machine.state.run().used;
-        let PricedUsage { usage, cost } = PricedUsage::between(self.usage, spent, Some(event));
+        let run = machine.state.run();
+        let PricedUsage { usage, cost } = PricedUsage::between(self.usage, run, Some(event));
         // Another model, which this event may have led to, has a price of its own.
         let has_price =
             self.state_before.as_ref().is_some_and(|state| state.run().rules.price.is_some());
