@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use architect::machine::{Event, Resumption};
-use architect::model::RunTime;
+use architect::model::{RunRules, RunTime};
 use architect::port::{Journal, JournalRecord, StoreError};
 
 use super::executor::Crash;
@@ -15,6 +15,7 @@ use super::session_life::InjectedFault;
 pub(super) enum StoredRecord {
     Event(Event),
     Resumed(Box<Resumption>),
+    Checkpoint,
     Partial,
     Ended,
 }
@@ -26,6 +27,8 @@ pub(super) struct SimulatedDisk {
     pub(super) durable: usize,
     /// How often the journal was used.
     pub(super) uses: u64,
+    /// The rules of the session, once it has begun.
+    pub(super) rules: Option<RunRules>,
     /// Errors that were found where a panic would be caught.
     pub(super) broken: Option<String>,
 }
@@ -100,10 +103,8 @@ impl Journal for SimulatedJournal {
             at,
             match record {
                 JournalRecord::Event { event, .. } => StoredRecord::Event(event.clone()),
-                // Nothing is recorded of simulated workspaces.
-                JournalRecord::Partial { .. } | JournalRecord::Checkpoint(_) => {
-                    StoredRecord::Partial
-                }
+                JournalRecord::Partial { .. } => StoredRecord::Partial,
+                JournalRecord::Checkpoint(_) => StoredRecord::Checkpoint,
                 JournalRecord::Ended { .. } => StoredRecord::Ended,
             },
         ));

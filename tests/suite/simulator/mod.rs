@@ -3,12 +3,14 @@
 //! (`interleavings`).
 //!
 //! After every event the machine's invariants are checked; before every effect, that its reason is durable; after every
-//! run, that its journal replays to the same state. `SEEDS=100000` runs more seeds, `SEED=7` runs one.
+//! run, that its journal replays to the same state. `SEEDS=100000` runs more seeds, `SEED=7` runs one. A life that fails is
+//! made as small as possible, and printed as a scenario.
 
 #[path = "../../machine/invariants.rs"]
 mod invariants;
 
 mod executor;
+mod failing_life;
 mod hooks;
 mod interleavings;
 mod journal;
@@ -17,6 +19,15 @@ pub(crate) mod rng;
 mod session_life;
 mod tools;
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use architect::machine::Event;
+use architect::workflow::scenario::Scenario;
+use rayon::prelude::*;
+
+use journal::{SharedDisk, StoredRecord};
+use rng::Rng;
 use session_life::{InjectedFault, SessionLife};
 
 /// How many seeds are run by default.
@@ -26,27 +37,93 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs a seed, and names it if it fails.
+/// Runs a seed, and says what is known of it if it fails.
 fn simulate_seed(seed: u64, trouble: InjectedFault) -> SessionLife {
-    let lived = std::panic::catch_unwind(|| SessionLife::simulate(seed, trouble));
-    lived.unwrap_or_else(|_| panic!("SEED={seed} with {trouble:?} breaks it"))
+    let life = || SessionLife::simulate(&Rng::new(seed), trouble, &SharedDisk::default());
+    std::panic::catch_unwind(life).unwrap_or_else(|_| {
+        panic!("a life fails:\n{}", failing_life::report(seed, trouble));
+    })
+}
+
+/// What the lives of some seeds had.
+#[derive(Default)]
+struct LifeCounts {
+    reasons: BTreeMap<&'static str, u64>,
+    crashes: u64,
+    checkpoints: u64,
+    subagents: u64,
+    fallbacks: u64,
+}
+
+impl LifeCounts {
+    fn of(life: &SessionLife) -> Self {
+        let reports = |event: &Event| matches!(event, Event::UsageReported { .. });
+        let has = |is: &dyn Fn(&StoredRecord) -> bool| {
+            u64::from(life.records.iter().any(|(_, record)| is(record)))
+        };
+        Self {
+            reasons: [(life.reason(), 1)].into(),
+            crashes: life.crashes,
+            checkpoints: has(&|record| *record == StoredRecord::Checkpoint),
+            subagents: has(
+                &|record| matches!(record, StoredRecord::Event(event) if reports(event)),
+            ),
+            fallbacks: u64::from(life.fold.state.run().model > 0),
+        }
+    }
+
+    fn add(mut self, other: Self) -> Self {
+        for (reason, count) in other.reasons {
+            *self.reasons.entry(reason).or_default() += count;
+        }
+        self.crashes += other.crashes;
+        self.checkpoints += other.checkpoints;
+        self.subagents += other.subagents;
+        self.fallbacks += other.fallbacks;
+        self
+    }
 }
 
 #[test]
 fn any_run_ends_and_breaks_no_invariant() {
     let seeds = number("SEED").map_or(0..number("SEEDS").unwrap_or(SEEDS), |seed| seed..seed + 1);
-    let mut reasons = std::collections::BTreeSet::new();
-    let mut crashes = 0;
-    for seed in seeds.clone() {
-        let life = simulate_seed(seed, InjectedFault::Chance);
-        reasons.insert(life.reason());
-        crashes += life.crashes;
-    }
-    if seeds.end - seeds.start >= SEEDS {
+    let lives = seeds.clone().into_par_iter();
+    let counts = lives
+        .map(|seed| LifeCounts::of(&simulate_seed(seed, InjectedFault::Chance)))
+        .reduce(LifeCounts::default, LifeCounts::add);
+    let LifeCounts { reasons, crashes, checkpoints, subagents, fallbacks } = counts;
+    println!(
+        "{crashes} crashes; with checkpoints {checkpoints}, sub-agents {subagents}, other models {fallbacks}; {reasons:?}"
+    );
+    let many = seeds.end - seeds.start;
+    if many >= SEEDS {
         // A simulation without variety shows nothing.
         assert!(reasons.len() >= 14, "only these stop reasons occurred: {reasons:?}");
-        assert!(crashes > seeds.end / 4, "only {crashes} crashes");
+        assert!(crashes > many / 4, "only {crashes} crashes");
+        let rare = checkpoints.min(subagents).min(fallbacks);
+        assert!(rare > many / 50, "{checkpoints}, {subagents}, {fallbacks} of {many}");
     }
+}
+
+/// A life is taken for a failing one because of a single interrupted call. What is left of it has nothing else, and is a
+/// scenario.
+#[test]
+fn a_failing_life_becomes_small_and_a_scenario() {
+    let is_interrupted = |chance: &Rng, disk: &SharedDisk| {
+        let life = SessionLife::simulate(chance, InjectedFault::Chance, disk);
+        life.reason() == "user_interrupt" && life.fold.state.run().steps > 0
+    };
+    let fails = |chance: &Rng| is_interrupted(chance, &SharedDisk::default());
+    let seed = (0..).find(|seed| fails(&Rng::new(*seed))).unwrap();
+    let quiet = failing_life::minimize(seed, fails);
+    let (disk, whole) = (SharedDisk::default(), SharedDisk::default());
+    assert!(is_interrupted(&Rng::with_quiet(seed, quiet), &disk));
+    assert!(is_interrupted(&Rng::new(seed), &whole));
+    let (small, large) = (disk.lock().records.len(), whole.lock().records.len());
+    assert!(small < large && small < 14, "{small} of {large} records");
+    let text = failing_life::scenario(&disk).unwrap();
+    Scenario::parse(Path::new("life.toml"), &text).unwrap();
+    assert!(text.contains("signal = "), "{text}");
 }
 
 #[test]

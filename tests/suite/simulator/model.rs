@@ -118,7 +118,7 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
         _ if mood == ModelBehavior::InvalidCalls => (one("unknown", "{}"), ReplyFinish::ToolCalls),
         _ if mood == ModelBehavior::SchemaViolating => (vec![text("no JSON")], ReplyFinish::Stop),
         0 => (vec![], ReplyFinish::Stop),
-        1 => (vec![text("so f")], ReplyFinish::Length),
+        1 => (vec![text("done")], ReplyFinish::Stop),
         2 => (vec![], ReplyFinish::Length),
         3 => (vec![text("wait")], ReplyFinish::Pause),
         4 => (vec![text("no")], ReplyFinish::Refused),
@@ -128,7 +128,7 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
             let output = if chance.below(4) == 0 { vec![text("odd")] } else { vec![] };
             (output, ReplyFinish::Other("odd".into()))
         }
-        7 => (vec![text("done")], ReplyFinish::Stop),
+        7 => (vec![text("so f")], ReplyFinish::Length),
         8 => (vec![text("  \n")], ReplyFinish::Stop),
         9 => {
             let mut parts = calls(2);

@@ -9,8 +9,8 @@ use architect::machine::{
     ResumePrompt, Resumption, State, step,
 };
 use architect::model::{
-    ConversationItem, MessageOrigin, MicroUsd, Price, RunLimits, RunRules, RunTime, TimeSpan,
-    Tokens, ToolResult, ToolStatus,
+    ConversationItem, MessageOrigin, MicroUsd, ModelRules, Price, RetryBackoff, RunLimits,
+    RunRules, RunTime, TimeSpan, Tokens, ToolResult, ToolStatus,
 };
 use architect::port::{Disconnected, Observer, RunEvent};
 use architect::runner::{Driver, Ports, RequestContext};
@@ -22,7 +22,8 @@ use super::journal::{SharedDisk, SimulatedJournal, StoredRecord};
 use super::model::{ModelBehavior, SimulatedModel};
 use super::rng::Rng;
 use super::tools::{
-    AppliedCalls, SimulatedChecks, SimulatedQueue, SimulatedServer, SimulatedTools,
+    AppliedCalls, SimulatedCheckpoints, SimulatedChecks, SimulatedQueue, SimulatedServer,
+    SimulatedTools,
 };
 
 /// What goes wrong besides model and tools.
@@ -122,12 +123,12 @@ impl SessionLife {
         done.outcome.reason.name()
     }
 
-    /// Runs the session of a seed.
-    pub(super) fn simulate(seed: u64, trouble: InjectedFault) -> Self {
-        let chance = Rng::new(seed);
+    /// Runs the session that these random numbers determine, with a disk that outlives it.
+    pub(super) fn simulate(chance: &Rng, trouble: InjectedFault, disk: &SharedDisk) -> Self {
         let mood = chance.of(&BEHAVIORS);
-        let rules = rules(&chance, mood);
-        let disk = SharedDisk::default();
+        let rules = rules(chance, mood);
+        let has_checkpoints = chance.once_in(2);
+        disk.lock().rules = Some(rules.clone());
         let done = AppliedCalls::default();
         let (shown, works, server) =
             (Counter::default(), Counter::default(), SimulatedServer::default());
@@ -145,6 +146,8 @@ impl SessionLife {
                 works: works.clone(),
                 server: server.clone(),
                 trouble,
+                has_checkpoints,
+                is_subagent: false,
             };
             let run = catch_unwind(AssertUnwindSafe(|| world.run(fold, first, at)));
             match run {
@@ -152,8 +155,8 @@ impl SessionLife {
                 Err(panic) if panic.is::<Crash>() => crashes += 1,
                 Err(panic) => resume_unwind(panic),
             }
-            disk.crash(&chance);
-            (fold, at) = replay(&rules, &disk);
+            disk.crash(chance);
+            (fold, at) = replay(&rules, disk);
             let resumption = Resumption {
                 rules: rules.clone(),
                 recovered: resolve_running_calls(&fold),
@@ -166,7 +169,7 @@ impl SessionLife {
             disk.add_durably(at, StoredRecord::Resumed(Box::new(resumption.clone())));
             (fold, first) = fold.resume(at, resumption);
         };
-        let (stored, _) = replay(&rules, &disk);
+        let (stored, _) = replay(&rules, disk);
         if trouble.is_outside_the_journal() {
             assert!(stored == fold, "the journal replays to another state than that of the run");
         }
@@ -214,11 +217,32 @@ fn rules(chance: &Rng, mood: ModelBehavior) -> RunRules {
             ..rules.context
         },
         has_checks: chance.once_in(2) || mood == ModelBehavior::SchemaViolating,
+        backoff: RetryBackoff {
+            retry_for: some(chance, 5, TimeSpan::from_secs(chance.below(600))),
+            ..rules.backoff
+        },
+        models: if chance.once_in(4) { other_models(chance) } else { [].into() },
         ..rules
     }
+    .for_model(0)
 }
 
-fn begin(rules: &RunRules) -> (Machine, MachineOutput) {
+/// Returns a model and two that are called when it is out of reach.
+fn other_models(chance: &Rng) -> Arc<[ModelRules]> {
+    let model = |name: &str| ModelRules {
+        name: name.into(),
+        price: chance.once_in(2).then(|| Price {
+            input: chance.below(90_000_000),
+            output: chance.below(90_000_000),
+            ..Price::default()
+        }),
+        window: Tokens(2_000 + chance.below(100_000)),
+        model_limit: Tokens(1_000 + chance.below(8_000)),
+    };
+    ["first", "second", "third"].map(model).into()
+}
+
+pub(super) fn begin(rules: &RunRules) -> (Machine, MachineOutput) {
     let task = ConversationItem::user(MessageOrigin::Task, "the task");
     Machine::start(rules.clone(), Conversation::new(100), task)
 }
@@ -232,7 +256,7 @@ fn replay(rules: &RunRules, disk: &SharedDisk) -> (Machine, RunTime) {
         fold = match kept {
             StoredRecord::Event(event) => fold.handle(*at, event.clone()).0,
             StoredRecord::Resumed(resumption) => fold.resume(*at, Resumption::clone(resumption)).0,
-            StoredRecord::Partial | StoredRecord::Ended => fold,
+            StoredRecord::Checkpoint | StoredRecord::Partial | StoredRecord::Ended => fold,
         };
     }
     (fold, last)
@@ -251,22 +275,32 @@ fn resolve_running_calls(fold: &Machine) -> Vec<RecoveredCall> {
     found.collect()
 }
 
-/// One process of a session.
-struct SimulatedProcess {
-    behavior: ModelBehavior,
-    chance: Rng,
-    disk: SharedDisk,
-    done: AppliedCalls,
-    shown: Counter,
-    works: Counter,
-    server: SimulatedServer,
-    trouble: InjectedFault,
+/// One process of a session, or a sub-agent in it.
+pub(super) struct SimulatedProcess {
+    pub(super) behavior: ModelBehavior,
+    pub(super) chance: Rng,
+    pub(super) disk: SharedDisk,
+    pub(super) done: AppliedCalls,
+    pub(super) shown: Counter,
+    pub(super) works: Counter,
+    pub(super) server: SimulatedServer,
+    pub(super) trouble: InjectedFault,
+    pub(super) has_checkpoints: bool,
+    pub(super) is_subagent: bool,
 }
 
 impl SimulatedProcess {
-    fn run(self, fold: Machine, first: MachineOutput, at: RunTime) -> Machine {
-        let Self { behavior: mood, chance, disk, done, shown, works, server, trouble } = self;
-        let tools = SimulatedTools { chance: chance.clone(), disk: disk.clone(), done, server };
+    pub(super) fn run(self, fold: Machine, first: MachineOutput, at: RunTime) -> Machine {
+        let Self { behavior: mood, chance, disk, done, shown, works, server, trouble, .. } = self;
+        let (has_checkpoints, is_subagent) = (self.has_checkpoints, self.is_subagent);
+        let tools = SimulatedTools {
+            chance: chance.clone(),
+            disk: disk.clone(),
+            done,
+            server,
+            has_checkpoints,
+            is_subagent,
+        };
         let brief = RequestContext { system: "be brief".into(), tools: [].into(), schema: None };
         let hooks = Arc::new(hooks(&chance, &disk));
         let model = SimulatedModel { mood, chance: chance.clone(), disk: disk.clone() };
@@ -285,6 +319,10 @@ impl SimulatedProcess {
             observer: Box::new(Inspector { before: None, shown, trouble, chance: chance.clone() }),
             messages: Box::new(SimulatedQueue(chance.clone())),
             checks: Arc::new(HookedAnswerChecks::new(checks, hooks)),
+            checkpoints: Arc::new(SimulatedCheckpoints {
+                chance: chance.clone(),
+                is_enabled: has_checkpoints,
+            }),
             ..Ports::new(Box::new(model))
         };
         let executor = SimulatedExecutor::new(at, chance, trouble, works);
