@@ -38,6 +38,9 @@ impl Hook for SimulatedHook {
             disk.broken =
                 Some(format!("a hook is asked before its reason is durable: {occasion:?}"));
         }
+        if disk.has_failed {
+            disk.broken = Some(format!("a hook is asked after the journal failed: {occasion:?}"));
+        }
         drop(disk);
         let chance = &self.chance;
         scope.sleep(chance.delay());

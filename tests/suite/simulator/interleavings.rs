@@ -20,6 +20,7 @@ use crate::kit::model::{call, reply, scripted, text};
 use crate::kit::tools::{FakeTools, ok};
 
 use super::journal::{SharedDisk, SimulatedJournal, StoredRecord};
+use super::pairs::SharedPairs;
 use super::rng::Rng;
 use super::session_life::{Counter, InjectedFault, Inspector};
 
@@ -146,7 +147,14 @@ fn simulate(
     let ports = Ports {
         tools: Arc::new(tools()),
         journal: Box::new(SimulatedJournal { disk: disk.clone(), chance: chance.clone(), trouble }),
-        observer: Box::new(Inspector { before, shown, trouble, chance }),
+        observer: Box::new(Inspector {
+            before,
+            shown,
+            trouble,
+            chance,
+            newest: None,
+            pairs: SharedPairs::default(),
+        }),
         ..Ports::new(scripted([reply(wanted).into(), text("done").into()]))
     };
     let context = RequestContext { system: "".into(), tools: [].into(), schema: None };

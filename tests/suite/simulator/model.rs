@@ -44,6 +44,7 @@ impl Model for SimulatedModel {
         {
             let disk = self.disk.lock();
             let all = disk.records.len();
+            assert!(!disk.has_failed, "a request is sent after the journal failed");
             assert_eq!(disk.durable, all, "a request is sent before its reason is durable");
         }
         assert!(
@@ -118,7 +119,7 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
         _ if mood == ModelBehavior::InvalidCalls => (one("unknown", "{}"), ReplyFinish::ToolCalls),
         _ if mood == ModelBehavior::SchemaViolating => (vec![text("no JSON")], ReplyFinish::Stop),
         0 => (vec![], ReplyFinish::Stop),
-        1 => (vec![text("so f")], ReplyFinish::Length),
+        1 => (vec![text("done")], ReplyFinish::Stop),
         2 => (vec![], ReplyFinish::Length),
         3 => (vec![text("wait")], ReplyFinish::Pause),
         4 => (vec![text("no")], ReplyFinish::Refused),
@@ -128,7 +129,7 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
             let output = if chance.below(4) == 0 { vec![text("odd")] } else { vec![] };
             (output, ReplyFinish::Other("odd".into()))
         }
-        7 => (vec![text("done")], ReplyFinish::Stop),
+        7 => (vec![text("so f")], ReplyFinish::Length),
         8 => (vec![text("  \n")], ReplyFinish::Stop),
         9 => {
             let mut parts = calls(2);
@@ -141,7 +142,8 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
     };
     let most = ask.max_output.map_or(500, |most| most.0.min(500)).max(1);
     let usage = Usage {
-        input: Tokens(chance.below(400)),
+        // No more than was reserved for it.
+        input: Tokens(chance.below(400).min(ask.input_bound.0)),
         output: Tokens(chance.below(most)),
         ..Usage::default()
     };
