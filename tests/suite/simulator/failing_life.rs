@@ -22,7 +22,7 @@ use super::rng::Rng;
 use super::session_life::{InjectedFault, SessionLife};
 
 /// How often a life is tried again, at most.
-const MOST_TRIES: u32 = 3_000;
+const MOST_TRIES: u32 = 2_000;
 
 /// The start of the line that describes a life.
 const LIFE: &str = "# life: ";
@@ -76,7 +76,9 @@ impl LifeSeed {
             SessionLife::simulate(&chance, self.fault, &SharedDisk::default())
         }));
         let (mut smallest, mut tries) = (self.clone(), 0);
-        let mut size = chance.drawn().next_power_of_two();
+        let most = chance.drawn().next_power_of_two();
+        let mut size = most;
+        let mut is_smaller = false;
         while size > 0 {
             for part in (0..chance.drawn().div_ceil(size)).rev() {
                 let part = part * size..(part + 1) * size;
@@ -90,10 +92,11 @@ impl LifeSeed {
                 smaller.quiet.retain(|quiet| !(part.start <= quiet.start && quiet.end <= part.end));
                 smaller.quiet.push(part);
                 if holds(&smaller) {
-                    smallest = smaller;
+                    (smallest, is_smaller) = (smaller, true);
                 }
             }
-            size /= 2;
+            // With less around them, larger parts may not be needed any more.
+            size = if size == 1 && std::mem::take(&mut is_smaller) { most } else { size / 2 };
         }
         smallest.quiet.sort_by_key(|part| part.start);
         smallest.quiet.dedup_by(|next, part| {

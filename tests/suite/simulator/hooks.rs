@@ -34,7 +34,7 @@ impl Hook for SimulatedHook {
         let may_be_loose =
             matches!(occasion, HookInput::PostToolUse { .. } | HookInput::PostEdit { .. });
         let mut disk = self.disk.lock();
-        if !may_be_loose && disk.durable < disk.records.len() {
+        if !may_be_loose && !disk.is_durable() {
             disk.broken =
                 Some(format!("a hook is asked before its reason is durable: {occasion:?}"));
         }

@@ -6,6 +6,7 @@ use architect::machine::{Event, Fingerprint, Resumption};
 use architect::port::{Journal, JournalRecord, StoreError};
 use architect::types::{CheckpointKind, RunRules, RunTime};
 
+use super::directed_fault::{DirectedFault, DirectedKind};
 use super::executor::Crash;
 use super::rng::Rng;
 use super::session_life::InjectedFault;
@@ -47,6 +48,14 @@ pub(super) struct SimulatedJournal {
     pub(super) disk: SharedDisk,
     pub(super) chance: Rng,
     pub(super) trouble: InjectedFault,
+    pub(super) directed: DirectedFault,
+}
+
+impl SimulatedDisk {
+    /// Returns whether all reasons of effects would survive a crash. The text of a call that was broken off is none.
+    pub(super) fn is_durable(&self) -> bool {
+        self.records[self.durable..].iter().all(|(_, record)| *record == StoredRecord::Partial)
+    }
 }
 
 impl SharedDisk {
@@ -76,12 +85,15 @@ impl SimulatedJournal {
     /// Counts a use, and fails or crashes if it is time. What fails may be done nevertheless.
     fn used(&self, change: impl FnOnce(&mut SimulatedDisk)) -> Result<(), StoreError> {
         let mut disk = self.disk.lock();
+        assert!(disk.broken.is_none(), "{:?}", disk.broken);
         let nth = disk.uses;
         disk.uses += 1;
         let fails = match self.trouble {
             InjectedFault::FailsOnce(at) => nth == at,
             InjectedFault::FailsFrom(at) => nth >= at,
-            InjectedFault::Chance => self.chance.once_in(600),
+            InjectedFault::Chance => {
+                self.directed.occurs(DirectedKind::StoreError) || self.chance.once_in(600)
+            }
             InjectedFault::None
             | InjectedFault::DiesAt(_)
             | InjectedFault::ReaderLeaves(_)

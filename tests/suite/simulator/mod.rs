@@ -13,6 +13,7 @@ mod invariants;
 #[path = "../../machine/pair_names.rs"]
 mod pair_names;
 
+mod directed_fault;
 mod executor;
 mod failing_life;
 mod hooks;
@@ -50,10 +51,8 @@ fn number(name: &str) -> Option<u64> {
 /// Runs a seed, and says what is known of it if it fails.
 fn simulate_seed(seed: u64, fault: InjectedFault) -> SessionLife {
     let life = LifeSeed { seed, fault, quiet: Vec::new() };
-    if life.failure(&SharedDisk::default()).is_some() {
-        panic!("a life fails:\n{}", life.report());
-    }
-    life.simulate(&SharedDisk::default())
+    std::panic::catch_unwind(|| life.simulate(&SharedDisk::default()))
+        .unwrap_or_else(|_| panic!("a life fails:\n{}", life.report()))
 }
 
 /// What the lives of some seeds had.

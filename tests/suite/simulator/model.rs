@@ -21,6 +21,8 @@ pub(super) enum ModelBehavior {
     Repeating,
     /// It makes invalid calls.
     InvalidCalls,
+    /// Its calls are cut off.
+    TruncatedCalls,
     /// It answers immediately, and never by the schema.
     SchemaViolating,
 }
@@ -43,9 +45,8 @@ impl Model for SimulatedModel {
         let chance = &self.chance;
         {
             let disk = self.disk.lock();
-            let all = disk.records.len();
             assert!(!disk.has_failed, "a request is sent after the journal failed");
-            assert_eq!(disk.durable, all, "a request is sent before its reason is durable");
+            assert!(disk.is_durable(), "a request is sent before its reason is durable");
         }
         assert!(
             matches!(ask.entries.first().map(|entry| &entry.item), Some(ConversationItem::User(_)))
@@ -114,9 +115,17 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
         let id = format!("o{}", chance.below(1_000_000));
         vec![ReplyPart::Call(ToolCall::new(CallId::from(id.as_str()), name, arguments))]
     };
-    let (parts, finish) = match chance.below(24) {
+    let truncated = || {
+        let id = format!("t{}", chance.below(1_000_000));
+        let call = ToolCall::new(CallId::from(id.as_str()), "write", "{").mark_truncated();
+        vec![ReplyPart::Call(call)]
+    };
+    let (parts, finish) = match chance.below(25) {
         _ if mood == ModelBehavior::Repeating => (one("same", "{}"), ReplyFinish::ToolCalls),
         _ if mood == ModelBehavior::InvalidCalls => (one("unknown", "{}"), ReplyFinish::ToolCalls),
+        _ if mood == ModelBehavior::TruncatedCalls && !chance.once_in(8) => {
+            (truncated(), ReplyFinish::Length)
+        }
         _ if mood == ModelBehavior::SchemaViolating => (vec![text("no JSON")], ReplyFinish::Stop),
         0 => (vec![], ReplyFinish::Stop),
         1 => (vec![text("done")], ReplyFinish::Stop),
@@ -137,6 +146,7 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
             (parts, ReplyFinish::Length)
         }
         10 => (calls(1), ReplyFinish::Stop),
+        24 => (truncated(), ReplyFinish::Length),
         11..16 => (calls(1 + chance.below(12)), ReplyFinish::ToolCalls),
         _ => (calls(1 + chance.below(3)), ReplyFinish::ToolCalls),
     };

@@ -25,6 +25,11 @@ fn chart() -> &'static Chart {
     CHART.get_or_init(|| Chart::for_run().unwrap())
 }
 
+/// Returns how many transitions the chart has.
+pub(super) fn transition_count() -> usize {
+    chart().transitions.len()
+}
+
 fn transition_table() -> &'static TransitionTable {
     static TABLE: OnceLock<TransitionTable> = OnceLock::new();
     TABLE.get_or_init(|| {

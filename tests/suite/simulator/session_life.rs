@@ -15,6 +15,7 @@ use architect::types::{
     RunRules, RunTime, TimeSpan, Tokens, ToolResult, ToolStatus,
 };
 
+use super::directed_fault::DirectedFault;
 use super::executor::{Crash, SimulatedExecutor};
 use super::hooks::hooks;
 use super::invariants;
@@ -121,7 +122,7 @@ pub(super) const PRICE: Price = Price {
 };
 
 /// The behaviours of models; most return anything.
-const BEHAVIORS: [ModelBehavior; 10] = [
+const BEHAVIORS: [ModelBehavior; 11] = [
     ModelBehavior::Random,
     ModelBehavior::Random,
     ModelBehavior::Random,
@@ -131,6 +132,7 @@ const BEHAVIORS: [ModelBehavior; 10] = [
     ModelBehavior::Random,
     ModelBehavior::Repeating,
     ModelBehavior::InvalidCalls,
+    ModelBehavior::TruncatedCalls,
     ModelBehavior::SchemaViolating,
 ];
 
@@ -151,6 +153,10 @@ impl SessionLife {
         let (shown, works, server) =
             (Counter::default(), Counter::default(), SimulatedServer::default());
         let pairs = SharedPairs::default();
+        let directed = match trouble {
+            InjectedFault::Chance => DirectedFault::random(chance),
+            _ => DirectedFault::default(),
+        };
         let (mut fold, mut first) = begin(&rules);
         let (mut at, mut crashes, mut continuations) = (RunTime::START, 0, 0);
         let fold = loop {
@@ -165,6 +171,7 @@ impl SessionLife {
                 works: works.clone(),
                 server: server.clone(),
                 pairs: pairs.clone(),
+                directed: directed.clone(),
                 trouble,
                 has_checkpoints,
                 is_subagent: false,
@@ -256,7 +263,13 @@ fn rules(chance: &Rng, mood: ModelBehavior) -> RunRules {
         },
         price: some(chance, 2, PRICE),
         context: architect::types::ContextLimits {
-            window: if chance.once_in(3) { Tokens(2_000) } else { rules.context.window },
+            window: match chance.below(6) {
+                0 | 2 => Tokens(2_000),
+                3 => Tokens(300 + chance.below(900)),
+                _ => rules.context.window,
+            },
+            summarize_after: u32::try_from(1 + chance.below(8)).unwrap(),
+            keep_recent: u32::try_from(chance.below(5)).unwrap(),
             ..rules.context
         },
         has_checks: chance.once_in(2) || mood == ModelBehavior::SchemaViolating,
@@ -338,6 +351,7 @@ pub(super) struct SimulatedProcess {
     pub(super) works: Counter,
     pub(super) server: SimulatedServer,
     pub(super) pairs: SharedPairs,
+    pub(super) directed: DirectedFault,
     pub(super) trouble: InjectedFault,
     pub(super) has_checkpoints: bool,
     pub(super) is_subagent: bool,
@@ -348,7 +362,9 @@ impl SimulatedProcess {
         let Self {
             behavior: mood, chance, disk, done, shown, works, server, pairs, trouble, ..
         } = self;
-        let (has_checkpoints, is_subagent) = (self.has_checkpoints, self.is_subagent);
+        let (has_checkpoints, is_subagent, directed) =
+            (self.has_checkpoints, self.is_subagent, self.directed);
+        directed.begin();
         let tools = SimulatedTools {
             chance: chance.clone(),
             disk: disk.clone(),
@@ -373,13 +389,14 @@ impl SimulatedProcess {
                 disk: disk.clone(),
                 chance: chance.clone(),
                 trouble,
+                directed: directed.clone(),
             }),
             observer: Box::new(Inspector {
                 before: None,
                 shown,
                 trouble,
                 chance: chance.clone(),
-                newest: None,
+                directed: directed.clone(),
                 pairs,
             }),
             messages: Box::new(SimulatedQueue(chance.clone())),
@@ -391,7 +408,7 @@ impl SimulatedProcess {
             }),
             ..Ports::new(Box::new(model))
         };
-        let executor = SimulatedExecutor::new(at, chance, trouble, works);
+        let executor = SimulatedExecutor::new(at, chance, trouble, works, directed);
         Driver::new(Box::new(executor), ports, brief, fold).run(first)
     }
 }
@@ -402,18 +419,17 @@ pub(super) struct Inspector {
     pub(super) shown: Counter,
     pub(super) trouble: InjectedFault,
     pub(super) chance: Rng,
-    /// The number of the newest transition in the chart.
-    pub(super) newest: Option<usize>,
+    pub(super) directed: DirectedFault,
     pub(super) pairs: SharedPairs,
 }
 
 impl Inspector {
     fn inspect(&mut self, at: RunTime, event: &Event, after: &Machine) {
         let mut state = self.before.take().expect("a run starts before anything happens").state;
-        let (newest, pairs) = (&mut self.newest, &self.pairs);
-        let mut steps = |state: State, event: Event| {
+        let (directed, pairs) = (&self.directed, &self.pairs);
+        let steps = |state: State, event: Event| {
             if let Some(number) = transition_number(&state, &event) {
-                pairs.add(newest.replace(number), number);
+                pairs.add(directed.take(number), number);
             }
             let next = step(state.clone(), event.clone());
             let broken = invariants::violations(&state, &event, &next);

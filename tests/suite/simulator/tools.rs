@@ -15,6 +15,7 @@ use architect::types::{
     ToolResult, ToolStatus, Usage, UserMessage,
 };
 
+use super::directed_fault::DirectedFault;
 use super::executor::panic_quietly;
 use super::journal::{SharedDisk, StoredRecord};
 use super::model::ModelBehavior;
@@ -81,6 +82,8 @@ impl SimulatedTools {
         match &*call.name {
             "read" => CallAccess::read("a"),
             "write" => CallAccess::write(call.arguments.text()),
+            // Some change nothing, and others run beside them.
+            "delegate" if call.arguments.text().len() > 2 => CallAccess::read(""),
             _ => CallAccess::Exclusive,
         }
     }
@@ -152,7 +155,11 @@ impl SimulatedTools {
             ToolStatus::Failed,
             ToolStatus::TimedOut,
         ]);
-        let text = format!("{} {}", call.name, tools.chance.below(3));
+        let mut text = format!("{} {}", call.name, tools.chance.below(3));
+        // Now and then a result is a large part of a context.
+        if tools.chance.once_in(4) {
+            text.push_str(&" more".repeat(usize::try_from(tools.chance.below(300)).unwrap()));
+        }
         ToolResult::new(call.id, status, text)
     }
 }
@@ -179,6 +186,7 @@ impl SimulatedTools {
             works: Counter::default(),
             server: self.server.clone(),
             pairs: self.pairs.clone(),
+            directed: DirectedFault::default(),
             // If the process dies in it, the run that waits for it dies too.
             trouble: match self.trouble {
                 InjectedFault::Chance => InjectedFault::Chance,
