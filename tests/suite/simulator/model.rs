@@ -23,6 +23,10 @@ pub(super) enum ModelBehavior {
     InvalidCalls,
     /// Its calls are cut off.
     TruncatedCalls,
+    /// It makes calls, and rarely anything else.
+    Working,
+    /// The context is often too large for it.
+    Overflowing,
     /// It answers immediately, and never by the schema.
     SchemaViolating,
 }
@@ -56,8 +60,12 @@ impl Model for SimulatedModel {
         if chance.once_in(80) {
             return Err(fault(chance));
         }
-        let reply =
-            if chance.once_in(5) { Err(fault(chance)) } else { Ok(reply(chance, ask, self.mood)) };
+        let overflows = self.mood == ModelBehavior::Overflowing && chance.once_in(4);
+        let reply = match chance.below(5) {
+            _ if overflows => Err(Fault::new(FaultKind::Overflow, "it is too long")),
+            0 => Err(fault(chance)),
+            _ => Ok(reply(chance, ask, self.mood)),
+        };
         Ok(Box::new(SimulatedReply {
             chance: chance.clone(),
             reply,
@@ -121,6 +129,12 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
         vec![ReplyPart::Call(call)]
     };
     let (parts, finish) = match chance.below(25) {
+        _ if mood == ModelBehavior::Working && !chance.once_in(8) => {
+            (calls(1 + chance.below(4)), ReplyFinish::ToolCalls)
+        }
+        _ if mood == ModelBehavior::Overflowing && chance.once_in(3) => {
+            (vec![text("full")], ReplyFinish::ContextFull)
+        }
         _ if mood == ModelBehavior::Repeating => (one("same", "{}"), ReplyFinish::ToolCalls),
         _ if mood == ModelBehavior::InvalidCalls => (one("unknown", "{}"), ReplyFinish::ToolCalls),
         _ if mood == ModelBehavior::TruncatedCalls && !chance.once_in(8) => {

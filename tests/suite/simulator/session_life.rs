@@ -122,14 +122,15 @@ pub(super) const PRICE: Price = Price {
 };
 
 /// The behaviours of models; most return anything.
-const BEHAVIORS: [ModelBehavior; 11] = [
+const BEHAVIORS: [ModelBehavior; 12] = [
     ModelBehavior::Random,
     ModelBehavior::Random,
     ModelBehavior::Random,
     ModelBehavior::Random,
-    ModelBehavior::Random,
-    ModelBehavior::Random,
-    ModelBehavior::Random,
+    ModelBehavior::Working,
+    ModelBehavior::Working,
+    ModelBehavior::Working,
+    ModelBehavior::Overflowing,
     ModelBehavior::Repeating,
     ModelBehavior::InvalidCalls,
     ModelBehavior::TruncatedCalls,
