@@ -1,6 +1,6 @@
 //! The pairs of consecutive transitions of the chart that the runs take.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use architect::machine::chart::Chart;
@@ -17,8 +17,8 @@ pub(super) struct TakenPairs(Vec<u128>);
 #[derive(Clone, Default)]
 pub(super) struct SharedPairs(Arc<Mutex<TakenPairs>>);
 
-/// The transitions of the chart for an event in a state, in the order of evaluation: their numbers and guards.
-type TransitionTable = BTreeMap<(StateKind, EventKind), Vec<(usize, Option<Guard>)>>;
+/// The transitions of the chart by state and event, in the order of evaluation: their numbers and guards.
+type TransitionTable = Vec<Vec<Vec<(usize, Option<Guard>)>>>;
 
 fn chart() -> &'static Chart {
     static CHART: OnceLock<Chart> = OnceLock::new();
@@ -36,17 +36,14 @@ fn transition_table() -> &'static TransitionTable {
         let number =
             |arrow| chart().transitions.iter().position(|other| std::ptr::eq(other, arrow));
         let guard = |name: &str| Guard::from_word(name).unwrap();
-        let mut table = TransitionTable::new();
-        for (state, event) in
-            StateKind::ALL.into_iter().flat_map(|state| EventKind::ALL.map(|event| (state, event)))
-        {
+        let arrows = |state: StateKind, event: EventKind| {
             let arrows = chart().transitions_for(state.as_str(), event.as_str());
-            let arrows = arrows
+            arrows
                 .map(|arrow| (number(arrow).unwrap(), arrow.guard.as_deref().map(guard)))
-                .collect();
-            table.insert((state, event), arrows);
-        }
-        table
+                .collect()
+        };
+        let events = |state| EventKind::ALL.into_iter().map(|event| arrows(state, event)).collect();
+        StateKind::ALL.into_iter().map(events).collect()
     })
 }
 
@@ -55,7 +52,7 @@ pub(super) fn transition_number(state: &State, event: &Event) -> Option<usize> {
     if event.effect_id().is_some() && !state.awaits(event) {
         return None;
     }
-    let arrows = &transition_table()[&(state.kind(), event.kind())];
+    let arrows = &transition_table()[state.kind() as usize][event.kind() as usize];
     let taken =
         arrows.iter().find(|(_, guard)| guard.is_none_or(|guard| guard.holds(state, event)));
     taken.map(|(number, _)| *number)

@@ -111,7 +111,7 @@ impl Counter {
 const MAX_CRASHES: u64 = 6;
 
 /// How often a session is continued after its end, at most.
-const MAX_CONTINUATIONS: u64 = 2;
+const MAX_CONTINUATIONS: u64 = 1;
 
 pub(super) const PRICE: Price = Price {
     input: 9_000_000,
@@ -122,12 +122,11 @@ pub(super) const PRICE: Price = Price {
 };
 
 /// The behaviours of models; most return anything.
-const BEHAVIORS: [ModelBehavior; 12] = [
+const BEHAVIORS: [ModelBehavior; 11] = [
     ModelBehavior::Random,
     ModelBehavior::Random,
     ModelBehavior::Random,
     ModelBehavior::Random,
-    ModelBehavior::Working,
     ModelBehavior::Working,
     ModelBehavior::Working,
     ModelBehavior::Overflowing,
@@ -266,7 +265,7 @@ fn rules(chance: &Rng, mood: ModelBehavior) -> RunRules {
         context: architect::types::ContextLimits {
             window: match chance.below(6) {
                 0 | 2 => Tokens(2_000),
-                3 => Tokens(300 + chance.below(900)),
+                3 | 4 => Tokens(200 + chance.below(600)),
                 _ => rules.context.window,
             },
             summarize_after: u32::try_from(1 + chance.below(8)).unwrap(),

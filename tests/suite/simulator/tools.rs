@@ -160,7 +160,7 @@ impl SimulatedTools {
         let mut text = format!("{} {}", call.name, tools.chance.below(3));
         // Now and then a result is a large part of a context.
         if tools.chance.once_in(4) {
-            text.push_str(&" more".repeat(usize::try_from(tools.chance.below(300)).unwrap()));
+            text.push_str(&" more".repeat(usize::try_from(tools.chance.below(120)).unwrap()));
         }
         ToolResult::new(call.id, status, text)
     }
@@ -172,7 +172,7 @@ impl SimulatedTools {
     fn delegate(&self, call: &ToolCall, scope: &EffectContext) -> ToolResult {
         let share = scope.budget.expect("a sub-agent has a budget share");
         let limits = RunLimits {
-            max_steps: 3,
+            max_steps: 2,
             budget: share.cost,
             max_tokens: share.tokens,
             ..RunLimits::default()
