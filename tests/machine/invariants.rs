@@ -271,15 +271,10 @@ fn models(before: &State, event: &Event, next: &Step) -> bool {
                 let backoff = &new.rules.backoff;
                 let failing_since = before.run().failing_since.filter(|_| *number > 1);
                 let since = failing_since.unwrap_or(new.now);
-                // A retry that would begin after the end of the run is not made.
-                let is_too_late = new.rules.limits.timeout.is_some_and(|time| {
-                    new.now.after(backoff.max_wait) >= new.started_at.after(time)
-                });
-                is_too_late
-                    || match backoff.retry_for {
-                        Some(time) => new.now.after(backoff.max_wait) >= since.after(time),
-                        None => *number > backoff.retries,
-                    }
+                match backoff.retry_for {
+                    Some(time) => new.now.after(backoff.max_wait) >= since.after(time),
+                    None => *number > backoff.retries,
+                }
             }
             CallingStage::Requesting(CallAttempt::Waiting { .. })
             | CallingStage::Checking { .. } => false,
