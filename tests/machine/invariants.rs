@@ -280,10 +280,18 @@ fn models(before: &State, event: &Event, next: &Step) -> bool {
                 let backoff = &new.rules.backoff;
                 let failing_since = before.run().failing_since.filter(|_| *number > 1);
                 let since = failing_since.unwrap_or(new.now);
-                match backoff.retry_for {
-                    Some(time) => new.now.after(backoff.max_wait) >= since.after(time),
-                    None => *number > backoff.retries,
-                }
+                // A retry that would begin after the step or the run has to end is not made.
+                let closes = new
+                    .rules
+                    .limits
+                    .timeout
+                    .map(|it| new.started_at.after(it).before(it.fraction(1, 10)));
+                let latest = new.now.after(backoff.max_wait);
+                [closes, calling.step_deadline].into_iter().flatten().any(|limit| latest >= limit)
+                    || match backoff.retry_for {
+                        Some(time) => latest >= since.after(time),
+                        None => *number > backoff.retries,
+                    }
             }
             CallingStage::Requesting(CallAttempt::Waiting { .. })
             | CallingStage::Checking { .. } => false,

@@ -20,6 +20,7 @@ mod guard_table;
 mod guards;
 mod invariants;
 mod liveness;
+mod pair_names;
 mod properties;
 mod run_bounds;
 mod seeded_defects;

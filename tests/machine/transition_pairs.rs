@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use architect::machine::chart::{Chart, ChartTransition};
+use architect::machine::chart::Chart;
 use architect::machine::{Event, EventKind, StateKind};
 
 use crate::explorer::{SearchReport, Visit};
+use crate::pair_names::{label, meet, short_label, why_impossible};
 use crate::small_model::SmallModel;
 use crate::{driver_paths, small_model};
 
@@ -100,13 +101,6 @@ impl TransitionPairs {
         self.chart.transitions[number].event == EventKind::CommandEnded.as_str()
     }
 
-    /// Returns whether the second transition may begin where the first one ends.
-    fn meet(&self, first: &ChartTransition, second: &ChartTransition) -> bool {
-        let to = self.chart.initial_leaf(&first.to);
-        to != StateKind::Done.as_str()
-            && self.chart.transitions_for(to, &second.event).any(|arrow| arrow == second)
-    }
-
     /// Returns the tables as Markdown. Every pair that is not impossible must be taken by both.
     fn tables(&self) -> String {
         let all = &self.chart.transitions;
@@ -122,7 +116,7 @@ impl TransitionPairs {
         }
         for (number, first) in all.iter().enumerate() {
             for (other, second) in all.iter().enumerate() {
-                if self.stays(number) || self.stays(other) || !self.meet(first, second) {
+                if self.stays(number) || self.stays(other) || !meet(self.chart, first, second) {
                     continue;
                 }
                 let is_taken = |pairs: &[TransitionSet]| pairs[number] >> other & 1 == 1;
@@ -184,40 +178,5 @@ impl TransitionPairs {
         }
         let stored = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(stored == table, "statecharts/PAIRS.md is not up to date:\n{table}");
-    }
-}
-
-/// Returns why the second transition can't follow the first one. The explorer must not take such a pair.
-fn why_impossible(first: &ChartTransition, second: &ChartTransition) -> Option<&'static str> {
-    let guard = |arrow: &ChartTransition, names: &[&str]| {
-        arrow.guard.as_deref().is_some_and(|guard| names.contains(&guard))
-    };
-    let compacts = first.from.starts_with("Compacting") && first.to == "Preparing"
-        || guard(first, &["overflowTrimmed", "contextTooFull"]);
-    if compacts && guard(second, &["contextOverThreshold", "contextTooFull"]) {
-        Some("another compaction needs an accepted reply in between")
-    } else if guard(first, &["hasCalls"]) && ["SETTLED", "CHARGED"].contains(&&*second.event) {
-        Some("no call runs yet")
-    } else if (guard(first, &["callApproved"]) || first.event == "CHARGED")
-        && second.event == "VETTED"
-        && guard(second, &["lastCall", "lastCallTooManyInvalid"])
-    {
-        Some("another call is running")
-    } else if guard(first, &["toolTimeoutDue"]) && guard(second, &["lastCallTooManyInvalid"]) {
-        Some("a call that timed out isn't an invalid one")
-    } else {
-        None
-    }
-}
-
-fn label(arrow: &ChartTransition) -> String {
-    let from = if arrow.from.is_empty() { "every state" } else { &arrow.from };
-    format!("{from}: {} to {}", short_label(arrow), arrow.to)
-}
-
-fn short_label(arrow: &ChartTransition) -> String {
-    match &arrow.guard {
-        Some(guard) => format!("{} {guard}", arrow.event),
-        None => arrow.event.clone(),
     }
 }

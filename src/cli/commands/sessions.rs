@@ -12,7 +12,7 @@ use architect::journal::index::{
 use architect::journal::{JournalError, SessionId, SessionIndex, SessionStore};
 use architect::net::Secrets;
 use architect::types::{MicroUsd, Tokens, pluralize};
-use architect::view::{TERMINAL_WIDTH, in_columns_within, sanitize};
+use architect::view::{TERMINAL_WIDTH, in_columns, sanitize};
 use architect::workspace::{IoError, open_input};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -225,6 +225,9 @@ pub(crate) struct RemovedDocument {
     pub(super) removed: Vec<SessionId>,
 }
 
+/// How many characters of a model's name are shown at least.
+const MIN_MODEL_WIDTH: usize = 12;
+
 /// Returns what was spent. As JSON, all of it is an array of its parts, and the sum an object of its own.
 fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (Value, String) {
     let sum = total(&rows);
@@ -238,17 +241,22 @@ fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (Value, String) {
         });
         rows.clear();
     }
-    let line = |row: &CostRow| {
+    let line = |row: &CostRow, model_width: usize| {
         let CostRow { day, purpose, llm_calls, .. } = row;
-        let model = sanitize::headline(&row.model, 32);
+        let model = sanitize::headline(&row.model, model_width);
         let (input, output) = (row.input_tokens.0, row.output_tokens.0);
         let cost = row.cost.map_or("-".to_owned(), |cost| cost.to_string());
         let [calls, input, output] = [*llm_calls, input, output].map(|count| count.to_string());
         [day.clone(), model, purpose.clone(), calls, input, output, cost]
     };
-    let header = ["day", "model", "for", "calls", "input", "output", "cost"].map(str::to_owned);
-    let lines: Vec<_> = iter::once(header).chain(rows.iter().chain([&sum]).map(line)).collect();
-    (json, in_columns_within(TERMINAL_WIDTH, &lines, |column| column > 2))
+    let table = |model_width: usize| {
+        let header = ["day", "model", "for", "calls", "input", "output", "cost"].map(str::to_owned);
+        let rows = rows.iter().chain([&sum]).map(|row| line(row, model_width));
+        in_columns(&iter::once(header).chain(rows).collect::<Vec<_>>(), |column| column > 2)
+    };
+    let fits = |table: &String| table.lines().all(|line| line.chars().count() <= TERMINAL_WIDTH);
+    let text = (MIN_MODEL_WIDTH + 1..=32).rev().map(table).find(fits);
+    (json, text.unwrap_or_else(|| table(MIN_MODEL_WIDTH)))
 }
 
 /// Returns the sum of all rows. Money is the sum of what has a price.

@@ -3,7 +3,7 @@
 mod concurrent_create;
 mod crash;
 mod damage;
-mod fixture;
+pub(crate) mod fixture;
 mod fork_and_export;
 mod index;
 mod interrupted_effects;

@@ -8,6 +8,7 @@ use architect::port::Clock;
 use architect::runner::{DriverInput, EffectTask, Executor, InlineExecutor};
 use architect::types::{RunTime, Signal, TimeSpan};
 
+use super::directed_fault::{DirectedFault, DirectedKind};
 use super::rng::Rng;
 use super::session_life::{Counter, InjectedFault};
 
@@ -31,13 +32,21 @@ pub(super) struct SimulatedExecutor {
     pub(super) trouble: InjectedFault,
     /// The number of tasks that were started.
     pub(super) works: Counter,
+    pub(super) directed: DirectedFault,
     /// How often the driver may still wait.
     pub(super) waits: u32,
 }
 
 impl SimulatedExecutor {
-    pub(super) fn new(from: RunTime, chance: Rng, trouble: InjectedFault, works: Counter) -> Self {
-        Self { inline: InlineExecutor::resume(from), chance, trouble, works, waits: 20_000 }
+    pub(super) fn new(
+        from: RunTime,
+        chance: Rng,
+        trouble: InjectedFault,
+        works: Counter,
+        directed: DirectedFault,
+    ) -> Self {
+        let inline = InlineExecutor::resume(from);
+        Self { inline, chance, trouble, works, directed, waits: 20_000 }
     }
 
     /// Returns whether signals and crashes occur randomly.
@@ -58,6 +67,7 @@ impl Executor for SimulatedExecutor {
         let (nth, trouble) = (self.works.next(), self.trouble);
         // A task that starts a little later changes the order of inputs.
         let late = match trouble {
+            InjectedFault::Chance if self.directed.occurs(DirectedKind::Hang) => FOREVER,
             InjectedFault::HangsOnce(at) if nth == at => FOREVER,
             InjectedFault::HangsFrom(at) if nth >= at => FOREVER,
             _ => TimeSpan(self.chance.below(3)),
@@ -92,10 +102,15 @@ impl Executor for SimulatedExecutor {
     fn wait_input(&mut self, deadline: Option<Deadline>) -> Option<DriverInput> {
         self.waits -= 1;
         assert!(self.waits > 0, "the run doesn't end");
-        if self.is_wild() && self.chance.once_in(125) {
+        let occurs = |kind| self.is_wild() && self.directed.occurs(kind);
+        if occurs(DirectedKind::Crash) || self.is_wild() && self.chance.once_in(125) {
             resume_unwind(Box::new(Crash));
         }
-        if self.is_wild() && self.chance.once_in(400) {
+        if occurs(DirectedKind::InternalError) {
+            let error = "a task broke down".into();
+            return Some(DriverInput::Event(Event::InternalError { error }));
+        }
+        if occurs(DirectedKind::Signal) || self.is_wild() && self.chance.once_in(400) {
             let signal = self.chance.of(&Signal::ALL);
             return Some(DriverInput::Event(Event::Interrupt { signal }));
         }

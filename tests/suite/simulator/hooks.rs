@@ -20,7 +20,9 @@ pub(super) fn hooks(chance: &Rng, disk: &SharedDisk) -> Hooks {
     if chance.once_in(2) {
         return Hooks::new();
     }
-    let there = HookPoint::ALL.into_iter().filter(|_| chance.once_in(4));
+    let there = HookPoint::ALL
+        .into_iter()
+        .filter(|point| chance.once_in(if *point == HookPoint::PreLlmCall { 2 } else { 4 }));
     there.fold(Hooks::new(), |hooks, point| {
         let on_failure = chance.of(&[HookFailurePolicy::Ignore, HookFailurePolicy::Block]);
         let hook = SimulatedHook { chance: chance.clone(), disk: disk.clone() };
@@ -34,9 +36,12 @@ impl Hook for SimulatedHook {
         let may_be_loose =
             matches!(occasion, HookInput::PostToolUse { .. } | HookInput::PostEdit { .. });
         let mut disk = self.disk.lock();
-        if !may_be_loose && disk.durable < disk.records.len() {
+        if !may_be_loose && !disk.is_durable() {
             disk.broken =
                 Some(format!("a hook is asked before its reason is durable: {occasion:?}"));
+        }
+        if disk.has_failed {
+            disk.broken = Some(format!("a hook is asked after the journal failed: {occasion:?}"));
         }
         drop(disk);
         let chance = &self.chance;

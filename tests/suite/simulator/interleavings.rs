@@ -19,7 +19,9 @@ use crate::kit::effect::scope_without_sleep;
 use crate::kit::model::{call, reply, scripted, text};
 use crate::kit::tools::{FakeTools, ok};
 
+use super::directed_fault::DirectedFault;
 use super::journal::{SharedDisk, SimulatedJournal, StoredRecord};
+use super::pairs::SharedPairs;
 use super::rng::Rng;
 use super::session_life::{Counter, InjectedFault, Inspector};
 
@@ -141,12 +143,24 @@ fn simulate(
 ) -> (&'static str, Vec<String>) {
     let (disk, chance) = (SharedDisk::default(), Rng::new(0));
     let trouble = InjectedFault::None;
-    let (shown, before) = (Counter::default(), None);
+    let (shown, before, directed) = (Counter::default(), None, DirectedFault::default());
     let wanted = calls.iter().map(|name| call(name, name, "{}"));
     let ports = Ports {
         tools: Arc::new(tools()),
-        journal: Box::new(SimulatedJournal { disk: disk.clone(), chance: chance.clone(), trouble }),
-        observer: Box::new(Inspector { before, shown, trouble, chance }),
+        journal: Box::new(SimulatedJournal {
+            disk: disk.clone(),
+            chance: chance.clone(),
+            trouble,
+            directed: directed.clone(),
+        }),
+        observer: Box::new(Inspector {
+            before,
+            shown,
+            trouble,
+            chance,
+            directed: directed.clone(),
+            pairs: SharedPairs::default(),
+        }),
         ..Ports::new(scripted([reply(wanted).into(), text("done").into()]))
     };
     let context = RequestContext { system: "".into(), tools: [].into(), schema: None };

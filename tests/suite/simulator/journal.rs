@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use architect::machine::{Event, Resumption};
+use architect::machine::{Event, Fingerprint, Resumption};
 use architect::port::{Journal, JournalRecord, StoreError};
-use architect::types::{RunTime, Tokens};
+use architect::types::{CheckpointKind, RunRules, RunTime, Tokens};
 
+use super::directed_fault::{DirectedFault, DirectedKind};
 use super::executor::Crash;
 use super::rng::Rng;
 use super::session_life::InjectedFault;
@@ -16,6 +17,7 @@ pub(super) enum StoredRecord {
     /// An event, and how much of a reply had arrived.
     Event(Event, Tokens),
     Resumed(Box<Resumption>),
+    Checkpoint(CheckpointKind),
     Partial,
     Ended,
 }
@@ -25,8 +27,16 @@ pub(super) struct SimulatedDisk {
     pub(super) records: Vec<(RunTime, StoredRecord)>,
     /// The number of records that would survive a crash.
     pub(super) durable: usize,
+    /// The fingerprints before the events, with the numbers of their records.
+    pub(super) fingerprints: Vec<(usize, Fingerprint)>,
+    /// Whether a use has failed in this process.
+    pub(super) has_failed: bool,
+    /// Whether a use has ever failed.
+    pub(super) has_ever_failed: bool,
     /// How often the journal was used.
     pub(super) uses: u64,
+    /// The rules of the session, once it has begun.
+    pub(super) rules: Option<RunRules>,
     /// Errors that were found where a panic would be caught.
     pub(super) broken: Option<String>,
 }
@@ -39,6 +49,14 @@ pub(super) struct SimulatedJournal {
     pub(super) disk: SharedDisk,
     pub(super) chance: Rng,
     pub(super) trouble: InjectedFault,
+    pub(super) directed: DirectedFault,
+}
+
+impl SimulatedDisk {
+    /// Returns whether all reasons of effects would survive a crash. The text of a call that was broken off is not one.
+    pub(super) fn is_durable(&self) -> bool {
+        self.records[self.durable..].iter().all(|(_, record)| *record == StoredRecord::Partial)
+    }
 }
 
 impl SharedDisk {
@@ -52,7 +70,9 @@ impl SharedDisk {
         let loose = (disk.records.len() - disk.durable) as u64;
         let left = disk.durable + usize::try_from(chance.below(loose + 1)).unwrap();
         disk.records.truncate(left);
+        disk.fingerprints.retain(|(number, _)| *number < left);
         disk.durable = left;
+        disk.has_failed = false;
     }
 
     pub(super) fn add_durably(&self, at: RunTime, kept: StoredRecord) {
@@ -63,15 +83,18 @@ impl SharedDisk {
 }
 
 impl SimulatedJournal {
-    /// Counts a use, and fails or crashes if it is time.
-    fn used(&self) -> Result<MutexGuard<'_, SimulatedDisk>, StoreError> {
+    /// Counts a use, and fails or crashes if it is time. What fails may be done nevertheless.
+    fn used(&self, change: impl FnOnce(&mut SimulatedDisk)) -> Result<(), StoreError> {
         let mut disk = self.disk.lock();
+        assert!(disk.broken.is_none(), "{:?}", disk.broken);
         let nth = disk.uses;
         disk.uses += 1;
         let fails = match self.trouble {
             InjectedFault::FailsOnce(at) => nth == at,
             InjectedFault::FailsFrom(at) => nth >= at,
-            InjectedFault::Chance => self.chance.once_in(600),
+            InjectedFault::Chance => {
+                self.directed.occurs(DirectedKind::StoreError) || self.chance.once_in(600)
+            }
             InjectedFault::None
             | InjectedFault::DiesAt(_)
             | InjectedFault::ReaderLeaves(_)
@@ -87,36 +110,41 @@ impl SimulatedJournal {
             drop(disk);
             std::panic::resume_unwind(Box::new(Crash));
         }
-        match fails {
-            true => Err(StoreError("no space left on device".into())),
-            false => Ok(disk),
+        if !fails {
+            change(&mut disk);
+            return Ok(());
         }
+        (disk.has_failed, disk.has_ever_failed) = (true, true);
+        if self.trouble == InjectedFault::Chance && self.chance.once_in(2) {
+            change(&mut disk);
+        }
+        Err(StoreError("no space left on device".into()))
     }
 }
 
 impl Journal for SimulatedJournal {
     fn append(&mut self, at: RunTime, record: JournalRecord<'_>) -> Result<(), StoreError> {
-        let mut disk = self.used()?;
-        disk.records.push((
-            at,
-            match record {
-                JournalRecord::Event { event, timing, .. } => {
-                    let received = timing.map_or(Tokens::ZERO, |timing| timing.received);
-                    StoredRecord::Event(event.clone(), received)
-                }
-                // Nothing is recorded of simulated workspaces.
-                JournalRecord::Partial { .. } | JournalRecord::Checkpoint(_) => {
-                    StoredRecord::Partial
-                }
-                JournalRecord::Ended { .. } => StoredRecord::Ended,
-            },
-        ));
-        Ok(())
+        let (stored, fingerprint) = match record {
+            JournalRecord::Event { event, fingerprint, timing } => {
+                let received = timing.map_or(Tokens::ZERO, |timing| timing.received);
+                (StoredRecord::Event(event.clone(), received), Some(fingerprint))
+            }
+            JournalRecord::Partial { .. } => (StoredRecord::Partial, None),
+            JournalRecord::Checkpoint(record) => (StoredRecord::Checkpoint(record.kind), None),
+            JournalRecord::Ended { .. } => (StoredRecord::Ended, None),
+        };
+        self.used(|disk| {
+            // Only what was cancelled at the end leaves something then.
+            let is_over = matches!(disk.records.last(), Some((_, StoredRecord::Ended)));
+            let is_late = is_over && !disk.has_failed && stored != StoredRecord::Partial;
+            assert!(!is_late, "a record after the end: {stored:?}");
+            let number = disk.records.len();
+            disk.fingerprints.extend(fingerprint.map(|fingerprint| (number, fingerprint)));
+            disk.records.push((at, stored));
+        })
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {
-        let mut disk = self.used()?;
-        disk.durable = disk.records.len();
-        Ok(())
+        self.used(|disk| disk.durable = disk.records.len())
     }
 }

@@ -21,6 +21,12 @@ pub(super) enum ModelBehavior {
     Repeating,
     /// It makes invalid calls.
     InvalidCalls,
+    /// Its calls are cut off.
+    TruncatedCalls,
+    /// It makes calls, and rarely anything else.
+    Working,
+    /// The context is often too large for it.
+    Overflowing,
     /// It answers immediately, and never by the schema.
     SchemaViolating,
 }
@@ -43,8 +49,8 @@ impl Model for SimulatedModel {
         let chance = &self.chance;
         {
             let disk = self.disk.lock();
-            let all = disk.records.len();
-            assert_eq!(disk.durable, all, "a request is sent before its reason is durable");
+            assert!(!disk.has_failed, "a request is sent after the journal failed");
+            assert!(disk.is_durable(), "a request is sent before its reason is durable");
         }
         assert!(
             matches!(ask.entries.first().map(|entry| &entry.item), Some(ConversationItem::User(_)))
@@ -54,8 +60,12 @@ impl Model for SimulatedModel {
         if chance.once_in(80) {
             return Err(fault(chance));
         }
-        let reply =
-            if chance.once_in(5) { Err(fault(chance)) } else { Ok(reply(chance, ask, self.mood)) };
+        let overflows = self.mood == ModelBehavior::Overflowing && chance.once_in(4);
+        let reply = match chance.below(5) {
+            _ if overflows => Err(Fault::new(FaultKind::Overflow, "it is too long")),
+            0 => Err(fault(chance)),
+            _ => Ok(reply(chance, ask, self.mood)),
+        };
         Ok(Box::new(SimulatedReply {
             chance: chance.clone(),
             reply,
@@ -113,12 +123,26 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
         let id = format!("o{}", chance.below(1_000_000));
         vec![ReplyPart::Call(ToolCall::new(CallId::from(id.as_str()), name, arguments))]
     };
-    let (parts, finish) = match chance.below(24) {
+    let truncated = || {
+        let id = format!("t{}", chance.below(1_000_000));
+        let call = ToolCall::new(CallId::from(id.as_str()), "write", "{").mark_truncated();
+        vec![ReplyPart::Call(call)]
+    };
+    let (parts, finish) = match chance.below(25) {
+        _ if mood == ModelBehavior::Working && !chance.once_in(8) => {
+            (calls(1 + chance.below(4)), ReplyFinish::ToolCalls)
+        }
+        _ if mood == ModelBehavior::Overflowing && chance.once_in(3) => {
+            (vec![text("full")], ReplyFinish::ContextFull)
+        }
         _ if mood == ModelBehavior::Repeating => (one("same", "{}"), ReplyFinish::ToolCalls),
         _ if mood == ModelBehavior::InvalidCalls => (one("unknown", "{}"), ReplyFinish::ToolCalls),
+        _ if mood == ModelBehavior::TruncatedCalls && !chance.once_in(8) => {
+            (truncated(), ReplyFinish::Length)
+        }
         _ if mood == ModelBehavior::SchemaViolating => (vec![text("no JSON")], ReplyFinish::Stop),
         0 => (vec![], ReplyFinish::Stop),
-        1 => (vec![text("so f")], ReplyFinish::Length),
+        1 => (vec![text("done")], ReplyFinish::Stop),
         2 => (vec![], ReplyFinish::Length),
         3 => (vec![text("wait")], ReplyFinish::Pause),
         4 => (vec![text("no")], ReplyFinish::Refused),
@@ -128,7 +152,7 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
             let output = if chance.below(4) == 0 { vec![text("odd")] } else { vec![] };
             (output, ReplyFinish::Other("odd".into()))
         }
-        7 => (vec![text("done")], ReplyFinish::Stop),
+        7 => (vec![text("so f")], ReplyFinish::Length),
         8 => (vec![text("  \n")], ReplyFinish::Stop),
         9 => {
             let mut parts = calls(2);
@@ -136,12 +160,14 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
             (parts, ReplyFinish::Length)
         }
         10 => (calls(1), ReplyFinish::Stop),
+        24 => (truncated(), ReplyFinish::Length),
         11..16 => (calls(1 + chance.below(12)), ReplyFinish::ToolCalls),
         _ => (calls(1 + chance.below(3)), ReplyFinish::ToolCalls),
     };
     let most = ask.max_output.map_or(500, |most| most.0.min(500)).max(1);
     let usage = Usage {
-        input: Tokens(chance.below(400)),
+        // No more than was reserved for it.
+        input: Tokens(chance.below(400).min(ask.input_bound.0)),
         output: Tokens(chance.below(most)),
         ..Usage::default()
     };

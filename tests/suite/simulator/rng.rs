@@ -1,23 +1,49 @@
 //! Random numbers from a seed.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use architect::types::TimeSpan;
 
 /// A source of random numbers. Clones share their state.
 #[derive(Clone)]
-pub(crate) struct Rng(Arc<Mutex<u64>>);
+pub(crate) struct Rng(Arc<Mutex<RngState>>);
+
+struct RngState {
+    word: u64,
+    drawn: u64,
+    /// The numbers, counted from zero, instead of which [`QUIET`] is returned.
+    quiet: Vec<Range<u64>>,
+}
+
+/// The number with which nothing special happens: no fault, a short delay, the second of a choice.
+const QUIET: u64 = 1;
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(Arc::new(Mutex::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995)))
+        Self::with_quiet(seed, Vec::new())
+    }
+
+    pub(super) fn with_quiet(seed: u64, quiet: Vec<Range<u64>>) -> Self {
+        let word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995;
+        Self(Arc::new(Mutex::new(RngState { word, drawn: 0, quiet })))
+    }
+
+    /// Returns how many numbers were returned.
+    pub(super) fn drawn(&self) -> u64 {
+        self.0.lock().unwrap().drawn
     }
 
     /// Returns the next number (`SplitMix64`).
     pub(super) fn next(&self) -> u64 {
         let mut state = self.0.lock().unwrap();
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = *state;
+        let nth = state.drawn;
+        state.drawn += 1;
+        state.word = state.word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        if state.quiet.iter().any(|range| range.contains(&nth)) {
+            return QUIET;
+        }
+        let mut z = state.word;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)

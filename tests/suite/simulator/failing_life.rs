@@ -1,0 +1,211 @@
+//! A life that fails, made as small as possible, and written as a scenario.
+//!
+//! The scenario has the replies, faults and signals of the life, and calls of real tools instead of the simulated ones.
+//! `architect test FILE` runs it. What a scenario can't say — crashes, errors of the disk, results of tools — is in its
+//! comments, as is the [description](LifeSeed) by which `LIFE=FILE cargo test --test suite simulator::a_life_from` simulates the
+//! same life again.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+
+use architect::machine::{Event, Fingerprint};
+use architect::port::{Journal as _, JournalRecord};
+use architect::types::{Reply, ReplyPart, ToolArguments, ToolCall};
+use architect::workflow::scenario::scenario_from_session;
+
+use crate::journal::fixture::SessionFixture;
+
+use super::journal::{SharedDisk, StoredRecord};
+use super::rng::Rng;
+use super::session_life::{InjectedFault, SessionLife};
+
+/// How often a life is tried again, at most.
+const MOST_TRIES: u32 = 2_000;
+
+/// The start of the line that describes a life.
+const LIFE: &str = "# life: ";
+
+/// What determines a life, as long as the simulator stays the same.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LifeSeed {
+    pub(super) seed: u64,
+    pub(super) fault: InjectedFault,
+    /// The random numbers that are [quiet](Rng::with_quiet).
+    pub(super) quiet: Vec<Range<u64>>,
+}
+
+thread_local! {
+    static IS_SILENT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+impl LifeSeed {
+    /// Simulates the life; a failed assertion panics.
+    pub(super) fn simulate(&self, disk: &SharedDisk) -> SessionLife {
+        let chance = Rng::with_quiet(self.seed, self.quiet.clone());
+        SessionLife::simulate(&chance, self.fault, disk)
+    }
+
+    /// Returns why the life fails, without numbers, which differ between lives.
+    pub(super) fn failure(&self, disk: &SharedDisk) -> Option<String> {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let before = take_hook();
+            set_hook(Box::new(move |panic| {
+                if !IS_SILENT.get() {
+                    before(panic);
+                }
+            }));
+        });
+        IS_SILENT.set(true);
+        let life = catch_unwind(AssertUnwindSafe(|| self.simulate(disk)));
+        IS_SILENT.set(false);
+        let panic = life.err()?;
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+        let first = text.lines().next().unwrap_or_default();
+        Some(first.chars().filter(|char| !char.is_ascii_digit()).collect())
+    }
+
+    /// Returns the life with as many quiet numbers as possible for which this still holds. Larger parts are tried before
+    /// smaller ones, and later parts before earlier ones.
+    pub(super) fn minimize(&self, holds: impl Fn(&Self) -> bool) -> Self {
+        let chance = Rng::with_quiet(self.seed, self.quiet.clone());
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            SessionLife::simulate(&chance, self.fault, &SharedDisk::default())
+        }));
+        let (mut smallest, mut tries) = (self.clone(), 0);
+        let most = chance.drawn().next_power_of_two();
+        let mut size = most;
+        let mut is_smaller = false;
+        while size > 0 {
+            for part in (0..chance.drawn().div_ceil(size)).rev() {
+                let part = part * size..(part + 1) * size;
+                let is_part =
+                    |quiet: &Range<u64>| quiet.start <= part.start && part.end <= quiet.end;
+                if smallest.quiet.iter().any(is_part) || tries == MOST_TRIES {
+                    continue;
+                }
+                tries += 1;
+                let mut smaller = smallest.clone();
+                smaller.quiet.retain(|quiet| !(part.start <= quiet.start && quiet.end <= part.end));
+                smaller.quiet.push(part);
+                if holds(&smaller) {
+                    (smallest, is_smaller) = (smaller, true);
+                }
+            }
+            // With less around them, larger parts may not be needed any more.
+            size = if size == 1 && std::mem::take(&mut is_smaller) { most } else { size / 2 };
+        }
+        smallest.quiet.sort_by_key(|part| part.start);
+        smallest.quiet.dedup_by(|next, part| {
+            let joins = part.end == next.start;
+            part.end = if joins { next.end } else { part.end };
+            joins
+        });
+        smallest
+    }
+
+    /// Returns the line that describes the life.
+    fn line(&self) -> String {
+        let quiet: Vec<String> =
+            self.quiet.iter().map(|part| format!("{}..{}", part.start, part.end)).collect();
+        let fault = format!("{:?}", self.fault).replace('(', " ").replace(')', "");
+        format!("{LIFE}{} of {fault} without {}\n", self.seed, quiet.join(" "))
+    }
+
+    /// Finds the life in the text of a scenario.
+    pub(super) fn find(text: &str) -> Option<Self> {
+        let line = text.lines().find_map(|line| line.strip_prefix(LIFE))?;
+        let (seed, rest) = line.split_once(" of ")?;
+        let (fault, quiet) = rest.split_once(" without ")?;
+        let (name, nth) = fault.split_once(' ').unwrap_or((fault, "0"));
+        let quiet = quiet.split_whitespace().map(|part| {
+            let (first, end) = part.split_once("..")?;
+            Some(first.parse().ok()?..end.parse().ok()?)
+        });
+        let fault = InjectedFault::from_name(name, nth.parse().ok()?)?;
+        Some(Self { seed: seed.parse().ok()?, fault, quiet: quiet.collect::<Option<_>>()? })
+    }
+
+    /// Returns the scenario of the life, which has left this disk.
+    pub(super) fn scenario(&self, disk: &SharedDisk) -> Result<String, Box<dyn std::error::Error>> {
+        let disk = disk.lock();
+        let rules = disk.rules.clone().unwrap_or_default();
+        let most = format!("sets = [\"limits.max_steps={}\"]", rules.limits.max_steps);
+        let fixture = SessionFixture::new();
+        let (mut journal, mut machine, output) = fixture.try_begin_by(rules)?;
+        let mut fingerprint = Fingerprint::of(&machine, &output.effects);
+        let mut comments = self.line();
+        for (at, record) in &disk.records {
+            let StoredRecord::Event(event, _) = record else {
+                writeln!(comments, "# {at:?}: {}", first_line(&format!("{record:?}")))?;
+                continue;
+            };
+            writeln!(comments, "# {at:?}: {}", first_line(&format!("{event:?}")))?;
+            let event = real_event(event);
+            let record = JournalRecord::Event { event: &event, fingerprint, timing: None };
+            journal.append(*at, record)?;
+            let (next, output) = machine.handle(*at, event);
+            fingerprint = Fingerprint::of(&next, &output.effects);
+            machine = next;
+        }
+        let session = journal.session();
+        drop(journal);
+        let text = scenario_from_session(&fixture.store, session)?;
+        // What it should have done is not known.
+        let head = text.lines().take_while(|line| {
+            !["[expect", "[[expect"].iter().any(|section| line.starts_with(section))
+        });
+        let head: String = head.map(|line| format!("{line}\n")).collect();
+        Ok(format!("{comments}mode = \"yolo\"\n{}", head.replace("sets = []", &most)))
+    }
+
+    /// Returns the smallest life that fails for the same reason, as a scenario.
+    pub(super) fn report(&self) -> String {
+        let failure = self.failure(&SharedDisk::default());
+        let small = self.minimize(|life| life.failure(&SharedDisk::default()) == failure);
+        let disk = SharedDisk::default();
+        let reason = small.failure(&disk).unwrap_or_default();
+        let text = small.scenario(&disk);
+        let text = text.unwrap_or_else(|error| format!("{}# no scenario: {error}", small.line()));
+        format!("# {reason}\n{text}")
+    }
+}
+
+/// Returns the first line of a text, shortened.
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().take(200).collect()
+}
+
+/// Returns an event with calls of real tools.
+fn real_event(event: &Event) -> Event {
+    let mut event = event.clone();
+    if let Event::Replied { reply, .. } = &mut event {
+        let parts = reply.parts.iter().map(|part| match part {
+            ReplyPart::Call(call) => ReplyPart::Call(real_call(call)),
+            part => part.clone(),
+        });
+        *reply = Reply { parts: parts.collect(), ..reply.clone() };
+    }
+    event
+}
+
+fn real_call(call: &ToolCall) -> ToolCall {
+    let (name, arguments) = match &*call.name {
+        "unknown" => return call.clone(),
+        "read" => ("read_file", r#"{"path": "a"}"#),
+        "write" => ("write_file", r#"{"path": "a", "content": "b"}"#),
+        "background" => ("run_command", r#"{"command": "sleep 1", "background": true}"#),
+        "hang" | "break" => ("run_command", r#"{"command": "false"}"#),
+        _ => ("run_command", r#"{"command": "true"}"#),
+    };
+    let is_valid = call.arguments.text().starts_with('{') && call.arguments.text().len() > 1;
+    let arguments = if is_valid { arguments } else { call.arguments.text() };
+    let real = ToolCall::new(call.id.clone(), name, arguments);
+    match &call.arguments {
+        ToolArguments::Truncated { .. } => real.mark_truncated(),
+        ToolArguments::Complete { .. } | ToolArguments::Malformed { .. } => real,
+    }
+}
