@@ -113,7 +113,8 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
     let text = |text: &str| ReplyPart::Text(text.into());
     let call = |index: u64| {
         let arguments = ["{}", "{\"path\":\"a\"}", "{\"path\":\"b\"}", "{", "null", ""];
-        let id = format!("c{}_{index}", chance.below(1_000_000));
+        // A quiet number may repeat.
+        let id = format!("c{}_{}_{index}", chance.below(1_000_000), chance.drawn());
         ToolCall::new(CallId::from(id.as_str()), chance.of(&NAMES), chance.of(&arguments))
     };
     let calls = |many: u64| -> Vec<ReplyPart> {
