@@ -89,6 +89,7 @@ pub use chart::transition_guards::Guard;
 pub use context::compaction_history::CompactionHistory;
 pub use context::context_usage::ContextUsage;
 pub use context::conversation::{Conversation, ConversationEntry, EntryId};
+#[cfg(feature = "cli")]
 pub(crate) use context::instructions::needed_commands_run;
 pub use deadline::{Deadline, DeadlineKind};
 pub use effect::{
