@@ -357,11 +357,11 @@ impl Driver {
 
     /// Returns how much of the reply to the pending model call has arrived, unless the event completes the call in time.
     fn received(&self, at: RunTime, event: &Event) -> Tokens {
-        let is_late = self.machine.deadline().is_some_and(|due| due.at <= at);
-        if event.completed_effect().is_some() && !is_late {
+        let bytes = self.timing.map_or(0, |timing| timing.received_bytes);
+        let is_late = || self.machine.deadline().is_some_and(|due| due.at <= at);
+        if bytes == 0 || event.completed_effect().is_some() && !is_late() {
             return Tokens::ZERO;
         }
-        let bytes = self.timing.map_or(0, |timing| timing.received_bytes);
         self.machine.conversation.context_usage().estimate_tokens(bytes)
     }
 

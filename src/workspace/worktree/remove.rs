@@ -107,7 +107,7 @@ impl Worktrees {
         Ok(nested.map(|path| format!("the repository in {}", path.display())))
     }
 
-    /// Returns what work would be lost with a worktree in this state; `None` if there is none.
+    /// Returns what work would be lost with a worktree in this state; `None` if no work would be.
     pub(super) fn loss_of_work(
         &self,
         record: &WorktreeRecord,
