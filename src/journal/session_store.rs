@@ -24,7 +24,7 @@ use super::session_id::SessionId;
 use super::session_outputs::SessionOutputs;
 use super::space_reservation::SpaceReservation;
 use super::steering_queue::{MessageId, QueuedMessage, SteeringQueue};
-use super::{Durability, StoredContent, StoredRecord, folder};
+use super::{Durability, StoredContent, StoredRecord, folder, subagent_usage};
 use crate::port::unique_id;
 use crate::types::{LimitBaseline, TimeSpan};
 
@@ -235,11 +235,12 @@ impl SessionStore {
             }
         };
         let arrived = history.delivered_messages.clone();
-        let journal = self.journal(session, file, begun, history.epoch, arrived);
+        let mut journal = self.journal(session, file, begun, history.epoch, arrived);
         let is_over = |session: &SessionId| self.is_running(*session).is_ok_and(|is| !is);
         let delegated = history.delegated_sessions().into_iter().filter(is_over);
         let delegated = delegated.filter_map(|session| self.replay(session, |_, _, _| {}).ok());
-        let delegated = delegated.map(|(history, _)| history).collect();
+        let delegated: Vec<_> = delegated.map(|(history, _)| history).collect();
+        let history = subagent_usage::record_unreported(&mut journal, history, &delegated)?;
         let from = limit_baseline(&history);
         self.remove_temporary_files(session);
         Ok(OpenedSession { journal, history, delegated, saved_tail: torn, limit_baseline: from })
@@ -410,7 +411,7 @@ impl SessionStore {
     }
 
     /// Returns the header of a session, if it can be read.
-    fn header(&self, session: SessionId) -> Option<Box<SessionHeader>> {
+    pub(crate) fn header(&self, session: SessionId) -> Option<Box<SessionHeader>> {
         let ReadRecord::Record(stored) = self.reader(session).ok()?.read().ok()? else {
             return None;
         };
