@@ -28,6 +28,7 @@ use crate::workspace::open_folder::{
 };
 use crate::workspace::path::RelPath;
 use crate::workspace::root::WorkspaceRoot;
+use crate::workspace::{IoContext, IoError};
 
 /// A merge that is decided.
 pub(super) struct MergeLog {
@@ -198,14 +199,13 @@ pub(super) fn remove_temporary(paths: &mut Vec<PathBuf>) {
 
 impl MergeLog {
     /// Returns the merge of a worktree that is decided and was not completed.
-    pub(super) fn load(worktree: &Path) -> Result<Option<Self>, WorktreeError> {
+    pub(super) fn load(worktree: &Path) -> Result<Option<Self>, IoError> {
         let folder = worktree.with_extension(MERGE_EXTENSION);
         let path = folder.join(LOG);
         if !path.exists() {
             return Ok(None);
         }
-        let failed = WorktreeError::io("read", &path);
-        let read = (|| {
+        let read = || {
             let stored: StoredMerge = serde_json::from_slice(&fs::read(&path)?)?;
             let files = stored.files.into_iter().enumerate().map(|(index, stored)| {
                 let after = match stored.after {
@@ -220,16 +220,16 @@ impl MergeLog {
                 Ok(PlannedChange { path: path_of(path), before, replaced, after, change })
             });
             let files = files.collect::<io::Result<_>>()?;
-            Ok(Self { digest: stored.digest, top: path_of(stored.top), files })
-        })();
-        read.map(Some).map_err(failed)
+            io::Result::Ok(Self { digest: stored.digest, top: path_of(stored.top), files })
+        };
+        read().map(Some).io_context("read", &path)
     }
 
     /// Stores it; it is decided when this returns.
-    pub(super) fn store(&self, worktree: &Path) -> Result<(), WorktreeError> {
+    pub(super) fn store(&self, worktree: &Path) -> Result<(), IoError> {
         let folder = worktree.with_extension(MERGE_EXTENSION);
         remove_all(&folder)?;
-        let written = (|| {
+        let write = || {
             DirBuilder::new().mode(0o700).create(&folder)?;
             for (index, file) in self.files.iter().enumerate() {
                 if let EntryContent::File(content, _) = &file.after {
@@ -260,12 +260,12 @@ impl MergeLog {
             write_synced(&unfinished, &serde_json::to_vec(&stored)?)?;
             fs::rename(&unfinished, folder.join(LOG))?;
             File::open(&folder)?.sync_all()
-        })();
-        written.map_err(WorktreeError::io("write", &folder))
+        };
+        write().io_context("write", &folder)
     }
 
     /// Removes what is stored of it.
-    pub(super) fn remove(worktree: &Path) -> Result<(), WorktreeError> {
+    pub(super) fn remove(worktree: &Path) -> Result<(), IoError> {
         let folder = worktree.with_extension(MERGE_EXTENSION);
         // What is left of it without this is no merge.
         let _ = fs::remove_file(folder.join(LOG));
@@ -307,7 +307,7 @@ impl MergeLog {
         for file in &self.files {
             let path = self.top.join(&file.path);
             let ours = EntryContent::read(root.dir(), &file.path);
-            let ours = ours.map_err(WorktreeError::io("read", &path))?;
+            let ours = ours.io_context("read", &path)?;
             left.extend(file.leftovers(&ours).map(|left| self.top.join(left)));
             let digest = ours.digest();
             // A link is removed before it is replaced.
@@ -343,8 +343,8 @@ impl MergeLog {
     }
 
     /// Opens the tree that is changed. It stays the same one, whatever commands do with its path meanwhile.
-    fn open_top(&self) -> Result<WorkspaceRoot, WorktreeError> {
-        WorkspaceRoot::open_without_links(&self.top).map_err(WorktreeError::io("open", &self.top))
+    fn open_top(&self) -> Result<WorkspaceRoot, IoError> {
+        WorkspaceRoot::open_without_links(&self.top).io_context("open", &self.top)
     }
 
     /// Returns whether a change is not of a file alone: a link, or a folder in the place of a file.
