@@ -19,6 +19,7 @@ use thiserror::Error;
 
 use super::checked_file::{self, ConfigFileError, FileOwner};
 use crate::types::hex;
+use crate::workspace::{IoContext, IoError};
 
 /// The list of the folders that the user trusts.
 #[derive(Clone, Debug)]
@@ -52,8 +53,8 @@ pub enum TrustError {
     #[error(transparent)]
     ReadFailed(#[from] ConfigFileError),
     /// The list could not be written.
-    #[error("could not write {}: {}", .0.display(), .1)]
-    WriteFailed(PathBuf, #[source] io::Error),
+    #[error(transparent)]
+    WriteFailed(#[from] IoError),
     /// The path is not a folder, or cannot be written on one line.
     #[error("could not trust {}: {}", .0.display(), .1)]
     InvalidFolder(PathBuf, String),
@@ -88,8 +89,8 @@ impl TrustStore {
             return Ok(());
         }
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.file);
-        file.and_then(|mut file| file.write_all(format!("{name}\n").as_bytes()))
-            .map_err(|error| TrustError::WriteFailed(self.file.clone(), error))
+        let written = file.and_then(|mut file| file.write_all(format!("{name}\n").as_bytes()));
+        Ok(written.io_context("write", &self.file)?)
     }
 
     /// Returns the files of a trusted folder that are not as the user has trusted them; `None` if that was not recorded,
@@ -134,7 +135,7 @@ impl TrustStore {
         let trusted = Trusted { folder: name.to_owned(), files };
         let path = self.record_of(name);
         let write = || replace_file(&path, &serde_json::to_vec(&trusted)?);
-        write().map_err(|error| TrustError::WriteFailed(path.clone(), error))
+        Ok(write().io_context("write", &path)?)
     }
 
     fn record_of(&self, name: &str) -> PathBuf {
@@ -157,8 +158,7 @@ impl TrustStore {
         let before = self.list()?;
         let rest = before.iter().filter(|other| **other != name);
         let after = rest.fold(String::new(), |text, other| text + other + "\n");
-        replace_file(&self.file, after.as_bytes())
-            .map_err(|error| TrustError::WriteFailed(self.file.clone(), error))?;
+        replace_file(&self.file, after.as_bytes()).io_context("write", &self.file)?;
         // Last: a folder of the list without a record would be trusted with whatever it has then.
         let _ = fs::remove_file(self.record_of(&name));
         Ok(())
@@ -166,8 +166,7 @@ impl TrustStore {
 
     /// Makes others wait that change the list or a record.
     fn lock(&self) -> Result<File, TrustError> {
-        lock_folder_of(&self.file)
-            .map_err(|error| TrustError::WriteFailed(self.file.clone(), error))
+        Ok(lock_folder_of(&self.file).io_context("write", &self.file)?)
     }
 
     /// Returns the trusted folders.
