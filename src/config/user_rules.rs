@@ -1,15 +1,16 @@
 //! Adds permission rules to the user's own configuration file, whose other text stays as it is.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use toml::{Table, Value};
 
-use super::trust::{lock_folder_of, replace_file_with};
-use crate::workspace::{IoContext, IoError};
+use super::trust::lock_folder_of;
+use crate::types::Durability;
+use crate::workspace::{IoContext, IoError, TemporaryFile};
 
 /// Why a rule could not be added.
 #[derive(Debug, Error)]
@@ -56,7 +57,13 @@ pub fn allow_in_user_config(path: &Path, rule: &str) -> Result<(), UserRuleError
     if mode.readonly() {
         Err(io::ErrorKind::PermissionDenied).io_context("change", path)?;
     }
-    Ok(replace_file_with(path, changed.as_bytes(), mode).io_context("change", path)?)
+    let write = || {
+        let new = TemporaryFile::create_in(path.parent().unwrap_or(Path::new(".")))?;
+        new.file().write_all(changed.as_bytes())?;
+        new.file().set_permissions(mode)?;
+        new.publish(path, Durability::Full)
+    };
+    Ok(write().io_context("change", path)?)
 }
 
 /// Returns the text with the rule; `None` if no insertion gives exactly that.

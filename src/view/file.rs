@@ -1,6 +1,6 @@
 //! Replaces files atomically.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::workspace::{IoContext, IoError, open_without_links, resolve_inside};
+use crate::port::unique_id;
+use crate::types::Durability;
+use crate::workspace::{IoContext, IoError, TemporaryFile, open_without_links, resolve_inside};
 
 /// The mode of a new file, before the umask.
 const DEFAULT_MODE: u32 = 0o666;
@@ -81,14 +83,11 @@ pub fn append(path: &Path, content: &[u8]) -> Result<(), IoError> {
 
 /// Writes a new file and renames it to the target.
 fn write_and_rename(folder: &Path, target: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
-    let mut file = tempfile::Builder::new()
-        .prefix(".architect-")
-        .permissions(Permissions::from_mode(mode))
-        .tempfile_in(folder)?;
-    file.write_all(content)?;
-    file.as_file().sync_all()?;
-    file.persist(target).map_err(|error| error.error)?;
-    Ok(())
+    let new = TemporaryFile::create(folder.join(format!(".architect-{}", unique_id())), mode)?;
+    new.file().write_all(content)?;
+    new.file().sync_all()?;
+    // A folder that can't be read, or one on a remote system, can't always be synced.
+    new.publish(target, Durability::Os)
 }
 
 /// Returns whether a path is the file behind standard output or standard error, to which [`save`] writes.
@@ -121,6 +120,7 @@ fn open_special(path: &Path, meta: &Metadata) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
     use std::os::unix::fs::symlink;
 
     use super::*;

@@ -7,6 +7,7 @@
 //! layout of a workspace. A [`worktree`] is an isolated one, in a folder of its own.
 
 mod access_guard;
+mod atomic_file;
 pub mod checkpoint;
 mod edit_batch;
 mod editor_buffers;
@@ -30,6 +31,9 @@ mod text_page;
 pub mod worktree;
 
 pub use access_guard::{AccessGuard, AccessMode};
+pub use atomic_file::{
+    TemporaryFile, create_durable_folder, create_private_folder, replace_file, sync_folder,
+};
 pub use edit_batch::{BatchedChange, apply_changes, leftover_path, sha256};
 pub use editor_buffers::EditorBuffers;
 pub use error::FileError;

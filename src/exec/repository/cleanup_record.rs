@@ -4,9 +4,8 @@ use std::cell::LazyCell;
 use std::ffi::OsStr;
 #[cfg(target_os = "linux")]
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 #[cfg(target_os = "linux")]
@@ -24,7 +23,7 @@ use super::watched_root::WatchedRoot;
 use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::protected::absent_paths::AbsentPaths;
 use crate::exec::stored_path;
-use crate::workspace::open_canonical;
+use crate::workspace::{TemporaryFile, create_private_folder, open_canonical};
 
 /// The folder for records, in the state folder, with a file for each run.
 const RECORD_FOLDER: &str = "repositories";
@@ -66,18 +65,17 @@ impl CleanupRecord {
     /// Writes the record, and returns the file, which is locked while open.
     pub(super) fn write(&self, path: &Path) -> io::Result<File> {
         if let Some(folder) = path.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            create_private_folder(folder)?;
         }
         // No other process finds it before it is locked and whole.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let new = path.with_file_name(format!("{UNFINISHED}{name}"));
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        let written = file.try_lock().map_err(io::Error::from);
-        let written = written.and_then(|()| file.write_all(&serde_json::to_vec(self)?));
+        let new = TemporaryFile::create(new, 0o600)?;
+        new.file().try_lock()?;
+        new.file().write_all(&serde_json::to_vec(self)?)?;
         // An earlier record of the run stays.
-        let written = written.and_then(|()| fs::hard_link(&new, path));
-        fs::remove_file(&new)?;
-        written.map(|()| file)
+        fs::hard_link(new.path(), path)?;
+        new.file().try_clone()
     }
 
     /// Does the cleanup of an interrupted run.
@@ -162,7 +160,7 @@ impl DeferredCleanup {
         let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority());
         let folder = marker.parent()?;
         // The engine writes its record before the first command.
-        let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        let _ = create_private_folder(folder);
         let roots = policy.repositories.iter();
         let roots = roots.filter_map(|path| Some((path.clone(), open_canonical(path).ok()?)));
         Some(Self {

@@ -10,9 +10,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 use super::error::CheckpointError;
 use crate::port::lock;
 use crate::types::{Durability, hex};
-use crate::workspace::{IoContext, IoError};
+use crate::workspace::{IoContext, create_durable_folder, sync_folder};
 
 /// The SHA-256 digest of a content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -207,7 +207,7 @@ impl ContentStore {
         if self.files.iter().any(|file| file.name == *name) || *name == self.own {
             return Ok(());
         }
-        create_folder(&self.folder, self.durability)?;
+        create_durable_folder(&self.folder, self.durability)?;
         let (source, path) = (from.join(&**name), self.path(name)?);
         match fs::hard_link(&source, &path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -327,7 +327,7 @@ impl ContentStore {
     }
 
     fn begin_batch(&self, batch: &mut Batch) -> Result<(), CheckpointError> {
-        create_folder(&self.folder, self.durability)?;
+        create_durable_folder(&self.folder, self.durability)?;
         let path = self.path(&self.own)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -408,30 +408,6 @@ impl ContentStore {
 
     fn batch(&self) -> MutexGuard<'_, Batch> {
         lock(&self.batch)
-    }
-}
-
-/// Creates a private folder, with those around it.
-pub(super) fn create_folder(path: &Path, durability: Durability) -> Result<(), IoError> {
-    let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.is_dir()).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    created.io_context("create the folder", path)?;
-    missing
-        .into_iter()
-        .filter_map(Path::parent)
-        .try_for_each(|around| sync_folder(around, durability))
-}
-
-/// Makes the entries of a folder durable.
-pub(super) fn sync_folder(path: &Path, durability: Durability) -> Result<(), IoError> {
-    match durability {
-        Durability::Full => {
-            File::open(path).and_then(|folder| folder.sync_all()).io_context("make durable", path)
-        }
-        Durability::Os => Ok(()),
     }
 }
 

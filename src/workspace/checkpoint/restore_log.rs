@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::content_store::{ContentHash, create_folder, sync_folder};
+use super::content_store::ContentHash;
 use super::error::CheckpointError;
 use super::scan::ScanOptions;
 use crate::port::unique_id;
 use crate::types::Durability;
 use crate::workspace::open_folder::removal_failure;
-use crate::workspace::{IoContext, IoError, lock_within};
+use crate::workspace::{IoContext, TemporaryFile, create_durable_folder, lock_within, sync_folder};
 
 /// The log of the restores of one workspace. While it is open, no other process restores files there.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl RestoreLog {
         workspace: &Path,
         durability: Durability,
     ) -> Result<Option<Self>, CheckpointError> {
-        create_folder(folder, durability)?;
+        create_durable_folder(folder, durability)?;
         let path = log_path(folder, workspace);
         let lock_path = path.with_extension("lock");
         let mut options = OpenOptions::new();
@@ -117,24 +117,19 @@ impl RestoreLog {
     /// Fails on an I/O error; nothing was written then.
     pub fn begin(&self, restore: &PendingRestore) -> Result<(), CheckpointError> {
         let temporary = self.path.with_extension("new");
+        // Left by a killed process.
+        let _ = fs::remove_file(&temporary);
         let write = || {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600);
-            let mut file = options.open(&temporary)?;
-            file.write_all(&serde_json::to_vec(restore)?)?;
-            if self.durability == Durability::Full {
-                file.sync_all()?;
-            }
-            fs::rename(&temporary, &self.path)
+            let new = TemporaryFile::create(temporary, 0o600)?;
+            new.file().write_all(&serde_json::to_vec(restore)?)?;
+            new.publish(&self.path, self.durability)
         };
-        let begun = write().io_context("write", &self.path).and_then(|()| self.sync());
-        Ok(begun.inspect_err(|_| {
-            for path in [&temporary, &self.path] {
-                if let Some(error) = removal_failure(|| fs::remove_file(path)) {
-                    log::warn!("could not remove {}: {error}", path.display());
-                }
+        let begun = write().inspect_err(|_| {
+            if let Some(error) = removal_failure(|| fs::remove_file(&self.path)) {
+                log::warn!("could not remove {}: {error}", self.path.display());
             }
-        })?)
+        });
+        Ok(begun.io_context("write", &self.path)?)
     }
 
     /// Writes that the restore is complete.
@@ -147,12 +142,8 @@ impl RestoreLog {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Ok(Err(error).io_context("remove", &self.path)?)
             }
-            _ => Ok(self.sync()?),
+            _ => Ok(sync_folder(self.path.parent().unwrap_or(Path::new(".")), self.durability)?),
         }
-    }
-
-    fn sync(&self) -> Result<(), IoError> {
-        self.path.parent().map_or(Ok(()), |folder| sync_folder(folder, self.durability))
     }
 }
 

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::port::unique_id;
 use crate::workspace::open_folder::{copy_entry, create_below, open_parent, real_path};
-use crate::workspace::{IoContext, IoError};
+use crate::workspace::{IoContext, IoError, create_private_folder};
 
 /// A worktree to make.
 #[derive(Clone, Copy)]
@@ -277,8 +277,7 @@ fn claim_record(project: &Path, folder: &Path) -> Result<Option<LockedRecord>, I
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(project);
-        made.io_context("create", project)?;
+        create_private_folder(project).io_context("create", project)?;
         match LockedRecord::claim(&record_path(folder)) {
             // Another process removes the folder when its last worktree is gone.
             Err(error) if error.is_missing() && attempts < NAME_ATTEMPTS => {}

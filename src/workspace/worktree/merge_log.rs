@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::MERGE_EXTENSION;
 use super::error::WorktreeError;
 use super::tree_copy::{EntryContent, is_gone, remove_all, remove_entry};
-use crate::types::{FileAction, FileChange};
+use crate::types::{Durability, FileAction, FileChange};
 use crate::workspace::edit_batch::{
     BatchedChange, apply_changes, is_leftover_name, leftover_path, rename_to_new, sha256,
     temp_file_name,
@@ -28,7 +28,7 @@ use crate::workspace::open_folder::{
 };
 use crate::workspace::path::RelPath;
 use crate::workspace::root::WorkspaceRoot;
-use crate::workspace::{IoContext, IoError};
+use crate::workspace::{IoContext, IoError, TemporaryFile};
 
 /// A merge that is decided.
 pub(super) struct MergeLog {
@@ -256,10 +256,10 @@ impl MergeLog {
                 top: self.top.as_os_str().as_bytes().to_vec(),
                 files: files.collect(),
             };
-            let unfinished = folder.join("new");
-            write_synced(&unfinished, &serde_json::to_vec(&stored)?)?;
-            fs::rename(&unfinished, folder.join(LOG))?;
-            File::open(&folder)?.sync_all()
+            // Its permissions are those of new files.
+            let log = TemporaryFile::create(folder.join("new"), 0o666)?;
+            log.file().write_all(&serde_json::to_vec(&stored)?)?;
+            log.publish(&folder.join(LOG), Durability::Full)
         };
         write().io_context("write", &folder)
     }
