@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::io_error::{IoContext, IoError};
-use super::open_folder::removal_failure;
+use super::open_folder::remove_unneeded;
 use crate::port::unique_id;
 use crate::types::Durability;
 
@@ -80,10 +80,8 @@ impl TemporaryFile {
 
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        if !self.is_published
-            && let Some(error) = removal_failure(|| fs::remove_file(&self.path))
-        {
-            log::warn!("could not remove {}: {error}", self.path.display());
+        if !self.is_published {
+            remove_unneeded(self.path.display(), || fs::remove_file(&self.path));
         }
     }
 }

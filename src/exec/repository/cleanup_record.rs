@@ -4,9 +4,10 @@ use std::cell::LazyCell;
 use std::ffi::OsStr;
 #[cfg(target_os = "linux")]
 use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 #[cfg(target_os = "linux")]
 use cap_std::ambient_authority;
@@ -23,7 +24,7 @@ use super::watched_root::WatchedRoot;
 use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::protected::absent_paths::AbsentPaths;
 use crate::exec::stored_path;
-use crate::workspace::{TemporaryFile, create_private_folder, open_canonical};
+use crate::workspace::{TemporaryFile, create_private_folder, lock_within, open_canonical};
 
 /// The folder for records, in the state folder, with a file for each run.
 const RECORD_FOLDER: &str = "repositories";
@@ -121,13 +122,12 @@ pub fn finish_interrupted(state: &Path, user: impl FnOnce() -> UserGitConfig) ->
     let is_whole = |entry: &fs::DirEntry| !is_unfinished(&entry.file_name());
     let finished = entries.filter(is_whole).flat_map(|entry| {
         let path = entry.path();
-        let left = File::open(&path).and_then(|file| match file.try_lock() {
-            Ok(()) => serde_json::from_reader::<_, CleanupRecord>(io::BufReader::new(&file))
-                .map(Some)
-                .map_err(Into::into),
+        let left = File::open(&path).and_then(|file| match lock_within(&file, Duration::ZERO)? {
+            true => {
+                Ok(Some(serde_json::from_reader::<_, CleanupRecord>(io::BufReader::new(&file))?))
+            }
             // The run is still active.
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
+            false => Ok(None),
         });
         // A command may have put a link in its place meanwhile.
         let open = |path: &Path| open_canonical(path).ok();

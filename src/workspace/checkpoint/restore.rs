@@ -31,7 +31,7 @@ use super::tree::{PathChange, PathState};
 use crate::port::CancellationToken;
 use crate::types::Durability;
 use crate::workspace::edit_batch::rename_to_new;
-use crate::workspace::open_folder::{copy_entry, open_parent, removal_failure};
+use crate::workspace::open_folder::{copy_entry, is_gone, open_parent, remove_unneeded};
 use crate::workspace::root::WorkspaceRoot;
 use crate::workspace::{IoContext, IoError};
 
@@ -211,7 +211,8 @@ impl<'a> Restorer<'a> {
             let staging = match open_folder(root.dir().as_fd(), &name) {
                 Ok(staging) => staging,
                 Err(error) => {
-                    report_stays(root, &name, &error.into());
+                    let path = root.path().join(&name);
+                    log::warn!("could not remove the temporary folder {}: {error}", path.display());
                     continue;
                 }
             };
@@ -339,14 +340,8 @@ fn remove_folder(root: &WorkspaceRoot, name: &OsStr) {
         }
         Ok::<_, io::Error>(unlinkat(root.dir(), name, AtFlags::REMOVEDIR)?)
     };
-    if let Some(error) = removal_failure(remove) {
-        report_stays(root, name, &error);
-    }
-}
-
-fn report_stays(root: &WorkspaceRoot, name: &OsStr, error: &io::Error) {
     let path = root.path().join(name);
-    log::warn!("could not remove the temporary folder {}: {error}", path.display());
+    remove_unneeded(format_args!("the temporary folder {}", path.display()), remove);
 }
 
 impl FileTransition<'_> {
@@ -460,12 +455,7 @@ impl FileTransition<'_> {
             let folder = match self.open_folder(path) {
                 Ok(folder) => folder,
                 // It is created first.
-                Err(error)
-                    if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory]
-                        .contains(&error.source.kind()) =>
-                {
-                    continue;
-                }
+                Err(error) if is_gone(&error.source) => continue,
                 Err(error) => return Err(error.into()),
             };
             let folder = File::from(folder);

@@ -16,7 +16,7 @@ use super::error::CheckpointError;
 use super::scan::ScanOptions;
 use crate::port::unique_id;
 use crate::types::Durability;
-use crate::workspace::open_folder::removal_failure;
+use crate::workspace::open_folder::remove_unneeded;
 use crate::workspace::{IoContext, TemporaryFile, create_durable_folder, lock_within, sync_folder};
 
 /// The log of the restores of one workspace. While it is open, no other process restores files there.
@@ -125,9 +125,7 @@ impl RestoreLog {
             new.publish(&self.path, self.durability)
         };
         let begun = write().inspect_err(|_| {
-            if let Some(error) = removal_failure(|| fs::remove_file(&self.path)) {
-                log::warn!("could not remove {}: {error}", self.path.display());
-            }
+            remove_unneeded(self.path.display(), || fs::remove_file(&self.path));
         });
         Ok(begun.io_context("write", &self.path)?)
     }

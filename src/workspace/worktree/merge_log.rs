@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::MERGE_EXTENSION;
 use super::error::WorktreeError;
-use super::tree_copy::{EntryContent, is_gone, remove_all, remove_entry};
+use super::git::path_of;
+use super::tree_copy::{EntryContent, remove_all, remove_entry};
 use crate::types::{Durability, FileAction, FileChange};
 use crate::workspace::edit_batch::{
     BatchedChange, apply_changes, is_leftover_name, leftover_path, rename_to_new, sha256,
@@ -24,7 +25,7 @@ use crate::workspace::edit_batch::{
 };
 use crate::workspace::error::FileError;
 use crate::workspace::open_folder::{
-    create_below, open_below, open_canonical_parent, open_parent, twice,
+    create_below, open_below, open_canonical_parent, open_parent, remove_unneeded, twice,
 };
 use crate::workspace::path::RelPath;
 use crate::workspace::root::WorkspaceRoot;
@@ -189,11 +190,7 @@ pub(super) fn remove_temporary(paths: &mut Vec<PathBuf>) {
                 false => Ok(()),
             }
         };
-        let failed = twice(remove).err().filter(|error| !is_gone(error));
-        if let Some(error) = &failed {
-            log::warn!("could not remove the temporary file {}: {error}", path.display());
-        }
-        failed.is_some()
+        !remove_unneeded(format_args!("the temporary file {}", path.display()), remove)
     });
 }
 
@@ -210,17 +207,17 @@ impl MergeLog {
             let files = stored.files.into_iter().enumerate().map(|(index, stored)| {
                 let after = match stored.after {
                     StoredEntry::Absent => EntryContent::Absent,
-                    StoredEntry::Link(target) => EntryContent::Link(path_of(target)),
+                    StoredEntry::Link(target) => EntryContent::Link(path_of(&target)),
                     StoredEntry::File { executable } => {
                         let content = fs::read(folder.join(index.to_string()))?;
                         EntryContent::File(content, executable)
                     }
                 };
                 let StoredChange { path, before, replaced, change, .. } = stored;
-                Ok(PlannedChange { path: path_of(path), before, replaced, after, change })
+                Ok(PlannedChange { path: path_of(&path), before, replaced, after, change })
             });
             let files = files.collect::<io::Result<_>>()?;
-            io::Result::Ok(Self { digest: stored.digest, top: path_of(stored.top), files })
+            io::Result::Ok(Self { digest: stored.digest, top: path_of(&stored.top), files })
         };
         read().map(Some).io_context("read", &path)
     }
@@ -473,10 +470,6 @@ fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     file.write_all(content)?;
     file.sync_all()
-}
-
-fn path_of(bytes: Vec<u8>) -> PathBuf {
-    std::ffi::OsString::from_vec(bytes).into()
 }
 
 #[cfg(test)]

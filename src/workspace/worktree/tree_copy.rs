@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use crate::types::hex;
 use crate::workspace::open_folder::{
-    copy_entry, create_below, open_below, open_file, open_parent, set_folder_mode,
+    copy_entry, create_below, is_gone, open_below, open_file, open_parent, set_folder_mode,
 };
 use crate::workspace::{IoContext, IoError};
 
@@ -100,11 +100,6 @@ impl EntryContent {
         }
         hex(&hash.finalize())
     }
-}
-
-/// Returns whether an error says that there is no such file.
-pub(super) fn is_gone(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Opens the folder of a tree, whose path is that of a user or in the folder for state.
