@@ -27,6 +27,7 @@ use super::steering_queue::{MessageId, QueuedMessage, SteeringQueue};
 use super::{Durability, StoredContent, StoredRecord, folder, subagent_usage};
 use crate::port::unique_id;
 use crate::types::{LimitBaseline, TimeSpan};
+use crate::workspace::sync_folder;
 
 /// The sessions of a user.
 #[derive(Clone, Debug)]
@@ -165,7 +166,7 @@ impl SessionStore {
         };
         exists()?;
         let folder = self.session_folder(session);
-        folder::create_private(&folder)?;
+        folder::create_durable(&folder, Durability::Os)?;
         let path = folder.join("pid");
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -191,7 +192,7 @@ impl SessionStore {
             }
             named => named.io_context("create the file", &path)?,
         }
-        folder::sync(&self.sessions, self.durability)
+        Ok(sync_folder(&self.sessions, self.durability)?)
     }
 
     /// Opens a session in order to resume it.
@@ -279,7 +280,7 @@ impl SessionStore {
         let mut to = blobs::create_private_file(&saved).io_context("create the file", &saved)?;
         io::copy(&mut from, &mut to).io_context("write", &saved)?;
         to.sync_all().io_context("make durable", &saved)?;
-        folder::sync_folder(&beside).io_context("make durable", &beside)?;
+        sync_folder(&beside, Durability::Full)?;
         let path = self.journal_path(session);
         file.set_len(position.offset).io_context("cut off", &path)?;
         file.sync_all().io_context("make durable", &path)?;
