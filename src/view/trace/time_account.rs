@@ -20,7 +20,6 @@ pub struct StateTime {
     pub visits: u32,
     /// The time in it.
     #[serde(rename = "time_ms", serialize_with = "millis")]
-    #[schemars(with = "f64")]
     pub time: TimeSpan,
     /// The time by phase.
     pub phases: Vec<PhaseTime>,
@@ -33,7 +32,6 @@ pub struct PhaseTime {
     pub phase: TracePhase,
     /// The time.
     #[serde(rename = "time_ms", serialize_with = "millis")]
-    #[schemars(with = "f64")]
     pub time: TimeSpan,
 }
 
