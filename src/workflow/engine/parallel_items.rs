@@ -198,8 +198,7 @@ impl ParallelItems<'_> {
     /// Returns the cells: one for each item, in order.
     fn cells(&self) -> Vec<BatchCell> {
         let setup = &self.setup.setup;
-        let folder = setup.config.workspace.clone();
-        let folder = folder.canonicalize().unwrap_or(folder);
+        let folder = setup.config.real_workspace();
         let task = |(index, (_, message)): (usize, &(String, String))| BatchTask {
             id: format!("{}-{}", self.step.name, index + 1),
             line: 0,
@@ -248,8 +247,7 @@ impl ParallelItems<'_> {
         let setup = &self.setup.setup;
         let worktrees = open_worktrees(&setup.env)?;
         let confined = SandboxedGit { config: &setup.config, env: &setup.env };
-        let workspace = setup.config.workspace.clone();
-        let workspace = workspace.canonicalize().unwrap_or(workspace);
+        let workspace = setup.config.real_workspace();
         let merged_file = folder.path().join(MERGED_FILE);
         let stored = fs::read(&merged_file).unwrap_or_default();
         let mut merged: BTreeSet<String> = serde_json::from_slice(&stored).unwrap_or_default();
