@@ -42,6 +42,11 @@ impl CliError {
         Self { exit_code, stop_reason, message, hints: Vec::new(), result: None }
     }
 
+    /// Returns the failure to read what the user has named.
+    pub(crate) fn unreadable(name: impl Display, error: &io::Error) -> Self {
+        Self::usage(format!("could not read {name}: {error}"))
+    }
+
     /// Returns the failure to write a file, with its causes.
     pub(crate) fn from_save(error: &SaveError) -> Self {
         Self::failed(output::error_chain(error))

@@ -133,7 +133,7 @@ pub(crate) fn check_origin(folder: &Path, world: &ProcessEnv) -> Result<(), CliE
     let own = world.cwd.join(".architect");
     let links = folder.ancestors().filter(|path| path.starts_with(&own));
     if let Some(link) = links.filter(|path| path.is_symlink()).last() {
-        let link = sanitize::line(&link.to_string_lossy()).into_owned();
+        let link = sanitize::path(link);
         return Err(CliError::usage(format!(
             "{link} is a link, and results would be written to where it leads"
         ))
@@ -144,7 +144,7 @@ pub(crate) fn check_origin(folder: &Path, world: &ProcessEnv) -> Result<(), CliE
             .and_then(|worktrees| worktrees.is_tracked(folder))
             .unwrap_or(false);
     if is_tracked {
-        let folder = sanitize::line(&folder.to_string_lossy()).into_owned();
+        let folder = sanitize::path(folder);
         return Err(CliError::usage(format!(
             "the results in {folder} came with the repository: git tracks them, so what they call done may not be"
         ))
@@ -484,11 +484,10 @@ impl WorkflowProgress {
         let best =
             best.map(|it| format!("{} {}; ", self.lang.pick(["best", "mejor"]), it.number()));
         let cost = cost.map_or(String::new(), |cost| format!(", {cost}"));
-        let folder = folder.display().to_string();
         format!(
             "■ {sentence} ({}{iterations}{cost}; {})",
             best.unwrap_or_default(),
-            sanitize::line(&folder)
+            sanitize::path(folder)
         )
     }
 }

@@ -371,12 +371,9 @@ pub(super) fn read_text(name: &str, form: &str) -> Result<String, CliError> {
     if name == "-" {
         let mut text = String::new();
         let read = io::stdin().lock().take(MAX_MANIFEST_BYTES).read_to_string(&mut text);
-        return read
-            .map(|_| text)
-            .map_err(|error| CliError::usage(format!("could not read standard input: {error}")));
+        return read.map(|_| text).map_err(|error| CliError::unreadable("standard input", &error));
     }
-    read_input(Path::new(name))
-        .map_err(|error| CliError::usage(format!("could not read {name}: {error}")).hint(form))
+    read_input(Path::new(name)).map_err(|error| CliError::unreadable(name, &error).hint(form))
 }
 
 fn file_names(args: &BatchArgs) -> [String; 2] {

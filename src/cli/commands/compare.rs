@@ -44,7 +44,7 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
     let variants = read_variants(&task, &args, world)?;
     let prompt = task_text::read_task(Some(&task.prompt), false)?;
     let worktrees = open_worktrees(world)?;
-    let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
+    let workspace = config.real_workspace();
     let head = worktrees.find_commit(&workspace, None)?;
     worktrees.check_subfolder(&workspace, &head)?;
     if args.variants.is_none() {

@@ -1,7 +1,6 @@
 //! `architect sessions`: the stored sessions.
 
 use std::io;
-use std::iter;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -12,7 +11,7 @@ use architect::journal::index::{
 use architect::journal::{JournalError, SessionId, SessionIndex, SessionStore};
 use architect::net::Secrets;
 use architect::types::{MicroUsd, Tokens, pluralize};
-use architect::view::{TERMINAL_WIDTH, in_columns, sanitize};
+use architect::view::{TERMINAL_WIDTH, in_columns, sanitize, shorten_column};
 use architect::workspace::{IoError, open_input};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -225,8 +224,9 @@ pub(crate) struct RemovedDocument {
     pub(super) removed: Vec<SessionId>,
 }
 
-/// How many characters of a model's name are shown at least.
+/// How many characters of a model's name are shown at least, and at most.
 const MIN_MODEL_WIDTH: usize = 12;
+const MAX_MODEL_WIDTH: usize = 32;
 
 /// Returns what was spent. As JSON, all of it is an array of its parts, and the sum an object of its own.
 fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (Value, String) {
@@ -241,22 +241,19 @@ fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (Value, String) {
         });
         rows.clear();
     }
-    let line = |row: &CostRow, model_width: usize| {
+    let line = |row: &CostRow| {
         let CostRow { day, purpose, llm_calls, .. } = row;
-        let model = sanitize::headline(&row.model, model_width);
+        let model = sanitize::headline(&row.model, MAX_MODEL_WIDTH);
         let (input, output) = (row.input_tokens.0, row.output_tokens.0);
         let cost = row.cost.map_or("-".to_owned(), |cost| cost.to_string());
         let [calls, input, output] = [*llm_calls, input, output].map(|count| count.to_string());
         [day.clone(), model, purpose.clone(), calls, input, output, cost]
     };
-    let table = |model_width: usize| {
-        let header = ["day", "model", "for", "calls", "input", "output", "cost"].map(str::to_owned);
-        let rows = rows.iter().chain([&sum]).map(|row| line(row, model_width));
-        in_columns(&iter::once(header).chain(rows).collect::<Vec<_>>(), |column| column > 2)
-    };
-    let fits = |table: &String| table.lines().all(|line| line.chars().count() <= TERMINAL_WIDTH);
-    let text = (MIN_MODEL_WIDTH + 1..=32).rev().map(table).find(fits);
-    (json, text.unwrap_or_else(|| table(MIN_MODEL_WIDTH)))
+    let header = ["day", "model", "for", "calls", "input", "output", "cost"].map(str::to_owned);
+    let mut table = vec![header];
+    table.extend(rows.iter().chain([&sum]).map(line));
+    shorten_column(&mut table, 1, MIN_MODEL_WIDTH, TERMINAL_WIDTH);
+    (json, in_columns(&table, |column| column > 2))
 }
 
 /// Returns the sum of all rows. Money is the sum of what has a price.

@@ -35,8 +35,7 @@ pub(crate) fn run(args: &SkillsArgs, world: &ProcessEnv) -> Result<u8, CliError>
 fn describe(skill: &Skill) -> String {
     let indent = " ".repeat(12);
     let mut text = format!("{:<12} {}\n", skill.name, skill.about.description);
-    let file = skill.file.to_string_lossy();
-    let (scope, file) = (skill.scope.as_str(), sanitize::line(&file));
+    let (scope, file) = (skill.scope.as_str(), sanitize::path(&skill.file));
     let _ = write!(text, "{indent} {scope}: {file}; {}", skill.status.as_str());
     if let Some(reason) = &skill.reason {
         let _ = write!(text, ": {}", sanitize::line(reason));

@@ -110,7 +110,6 @@ struct RecordDifference {
 #[derive(Serialize, JsonSchema)]
 struct VerifiedParts<'a> {
     /// The SHA-256 of the journal.
-    #[schemars(with = "Option<String>")]
     journal_hash: Option<Sha256Digest>,
     /// The requests, built again.
     requests: RequestsDocument<'a>,
@@ -283,8 +282,7 @@ pub(crate) fn trace(args: &TraceArgs, world: &ProcessEnv) -> Result<u8, CliError
 }
 
 fn read_trajectory(file: &Path) -> Result<Trajectory, CliError> {
-    let text = read_input(file)
-        .map_err(|error| CliError::usage(format!("could not read {}: {error}", file.display())))?;
+    let text = read_input(file).map_err(|error| CliError::unreadable(file.display(), &error))?;
     serde_json::from_str(&text).map_err(|error| {
         let name = file.display();
         CliError::usage(format!("{name} is no trajectory in the ATIF format: {error}"))

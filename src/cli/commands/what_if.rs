@@ -46,7 +46,7 @@ pub(crate) fn run(args: &WhatIfArgs, world: &ProcessEnv) -> Result<u8, CliError>
                 .hint("give --model, --agent or --prompt, or the session alone"));
         }
         let session = stored.find(name)?;
-        let (history, _) = stored.store.replay(session, |_, _, _| {})?;
+        let (history, _) = stored.store.load(session)?;
         let saved = saved_options(&stored, &history, layers.workspace.as_deref())?;
         let agent = saved.agent.as_deref().unwrap_or(DEFAULT_AGENT);
         let mode = args.settings.mode.map(|mode| format!("agents.{agent}.confirm_mode={mode}"));
@@ -62,13 +62,12 @@ pub(crate) fn run(args: &WhatIfArgs, world: &ProcessEnv) -> Result<u8, CliError>
 
 /// Reads a policy, and returns its keys as `--set` takes them.
 fn read_policy(path: &Path) -> Result<Vec<String>, CliError> {
-    let name = sanitize::line(&path.to_string_lossy()).into_owned();
+    let name = sanitize::path(path);
     let wrong = |why: String| {
         CliError::usage(format!("{name}: {why}"))
             .hint("a policy is a TOML file with a table [permissions], as in the configuration")
     };
-    let text = read_input(path)
-        .map_err(|error| CliError::usage(format!("could not read {name}: {error}")))?;
+    let text = read_input(path).map_err(|error| CliError::unreadable(&name, &error))?;
     let table: toml::Table =
         text.parse().map_err(|error: toml::de::Error| wrong(error.message().to_owned()))?;
     if let Some(other) = table.keys().find(|key| *key != "permissions") {

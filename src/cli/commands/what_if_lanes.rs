@@ -105,7 +105,7 @@ impl LaneStart {
         let (name, after) = split_record(name)?;
         let session = stored.find(name)?;
         stored.check_damage(session, false)?;
-        let (history, _) = stored.store.replay(session, |_, _, _| {})?;
+        let (history, _) = stored.store.load(session)?;
         let (task, message) = match after {
             None | Some(FIRST_RECORD) => (prompt.map(|text| text.as_str().into()), None),
             Some(_) => (None, prompt.cloned()),
