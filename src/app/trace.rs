@@ -88,7 +88,7 @@ pub fn recorded_step_changes(
     store: &SessionStore,
     session: SessionId,
 ) -> Result<Vec<StepChange>, AppError> {
-    let (history, _) = store.replay(session, |_, _, _| {})?;
+    let (history, _) = store.load(session)?;
     Ok(step_changes(store, &history))
 }
 

@@ -78,7 +78,7 @@ impl SessionStore {
     pub fn fork(&self, parent: SessionId, fork: &ForkOptions) -> Result<SessionId> {
         let child = SessionId::generate();
         let reader = self.reader(parent)?;
-        let (history, end) = self.replay(parent, |_, _, _| {})?;
+        let (history, end) = self.load(parent)?;
         if let Some(reason) = history.header.newer_format() {
             return Err(JournalError::ReadOnly { session: parent, reason });
         }

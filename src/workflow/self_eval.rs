@@ -149,7 +149,7 @@ pub(super) fn evaluation_charge(
     // An evaluation begins after what it evaluates, and ids are in the order of time.
     for listed in store.list()?.into_iter().filter(|listed| listed.session > session) {
         // One without a header has sent nothing.
-        let Ok((history, _)) = store.replay(listed.session, |_, _, _| {}) else { continue };
+        let Ok((history, _)) = store.load(listed.session) else { continue };
         let dispatcher = history.header.dispatched_by.as_ref();
         if dispatcher.is_some_and(|it| it.is_evaluation() && it.session == session) {
             sum = sum + abandoned_charge(history.machine.state);
