@@ -4,6 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use architect::view::{ci_commands, sanitize};
+use serde::Serialize;
 
 use super::error::CliError;
 
@@ -47,6 +48,12 @@ pub(crate) fn print(text: &str) -> Result<u8, CliError> {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(lines.as_bytes()).and_then(|()| stdout.flush());
     written.map(|()| 0).map_err(|error| CliError::from_stdout(&error))
+}
+
+/// Returns a document as JSON.
+pub(crate) fn to_json(document: &impl Serialize) -> String {
+    // All values can be expressed in JSON.
+    serde_json::to_string(document).unwrap_or_default()
 }
 
 /// Writes to standard error; a failure is ignored.

@@ -9,7 +9,6 @@ use architect::view::sanitize;
 use architect::workspace::open_input;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::cli::args::ConformArgs;
 use crate::cli::error::CliError;
@@ -44,7 +43,7 @@ fn check_file(path: &Path, name: &str, args: &ConformArgs) -> Result<u8, CliErro
         CliError::usage(format!("{name} is not a recording in the format {}", args.from)).hint(hint)
     })?;
     output::print(&match args.json {
-        true => json!(ConformDocument { report: &report, file: name }).to_string(),
+        true => output::to_json(&ConformDocument { report: &report, file: name }),
         false => line(name, &report),
     })?;
     Ok(u8::from(!report.conforms))

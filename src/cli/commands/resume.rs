@@ -71,8 +71,8 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
         false => None,
     };
     let workspace = worktree.as_ref().and_then(WorktreeRun::identity).transpose()?;
-    let now = SystemTime::now();
-    let options = ForkOptions { after, replacement, lane: None, workspace, now };
+    let options =
+        ForkOptions { replacement, workspace, ..ForkOptions::new(after, SystemTime::now()) };
     let session = stored.store.fork(parent, &options)?;
     if let (None, Some(seq), false) = (&worktree, after, args.output.quiet) {
         output::print_stderr(&format!(

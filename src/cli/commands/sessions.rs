@@ -15,7 +15,6 @@ use architect::view::{TERMINAL_WIDTH, in_columns, sanitize, shorten_column};
 use architect::workspace::{IoError, open_input};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::cli::args::{ExportArgs, ExportFormat, SessionsArgs, SessionsCommand};
 use crate::cli::error::CliError;
@@ -39,19 +38,19 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
             };
             rows.truncate(*limit);
             code = report_damage(&rows, args.partial);
-            (json!(rows), text)
+            (output::to_json(&rows), text)
         }
         SessionsCommand::Show { session } => {
             let session = stored.find(session)?;
             stored.check_damage(session, args.partial)?;
             let detail = SessionDetail::load(store, session)?;
-            (json!(detail), format_detail(&detail))
+            (output::to_json(&detail), format_detail(&detail))
         }
         SessionsCommand::Search { text, limit } => {
             let mut index = SessionIndex::open(store)?;
             let hits = index.search(text, *limit)?;
             code = report_damage(&index.list()?, args.partial);
-            (json!(hits), format_hits(&hits))
+            (output::to_json(&hits), format_hits(&hits))
         }
         SessionsCommand::Costs { total } => {
             let mut index = SessionIndex::open(store)?;
@@ -69,12 +68,12 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
             let session = stored.find(session)?;
             SessionIndex::open(store)?.remove(session)?;
             (
-                json!(RemovedDocument { removed: vec![session] }),
+                output::to_json(&RemovedDocument { removed: vec![session] }),
                 format!("session {session} removed"),
             )
         }
     };
-    output::print(&stored.secrets.mask_all(&if args.json { json.to_string() } else { text }))?;
+    output::print(&stored.secrets.mask_all(&if args.json { json } else { text }))?;
     Ok(code)
 }
 
@@ -229,11 +228,11 @@ const MIN_MODEL_WIDTH: usize = 12;
 const MAX_MODEL_WIDTH: usize = 32;
 
 /// Returns what was spent. As JSON, all of it is an array of its parts, and the sum an object of its own.
-fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (Value, String) {
+fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (String, String) {
     let sum = total(&rows);
-    let mut json = json!(rows);
+    let mut json = output::to_json(&rows);
     if is_total {
-        json = json!(CostTotal {
+        json = output::to_json(&CostTotal {
             llm_calls: sum.llm_calls,
             input_tokens: sum.input_tokens,
             output_tokens: sum.output_tokens,
@@ -278,7 +277,7 @@ pub(crate) fn export(args: &ExportArgs, world: &ProcessEnv) -> Result<u8, CliErr
         ExportFormat::Jsonl => export_records(&stored.store, session, &stored.secrets),
         ExportFormat::Atif => {
             let trajectory = session_trajectory(&stored.store, session)?;
-            output::print(&stored.secrets.mask_all(&json!(trajectory).to_string()))
+            output::print(&stored.secrets.mask_all(&output::to_json(&trajectory)))
         }
     }
 }
@@ -299,7 +298,7 @@ fn export_records(
     }
 }
 
-fn import(store: &SessionStore, file: &Path) -> Result<(Value, String), CliError> {
+fn import(store: &SessionStore, file: &Path) -> Result<(String, String), CliError> {
     if let Err(error) = open_input(file) {
         return Err(CliError::usage(format!("could not open {}: {error}", file.display())));
     }
@@ -308,5 +307,5 @@ fn import(store: &SessionStore, file: &Path) -> Result<(Value, String), CliError
         (imported.session, imported.records, imported.had_partial_record);
     let end = if torn { "; its end was torn and left out" } else { "" };
     let text = format!("session {session}: {}{end}", pluralize(records, "record", "records"));
-    Ok((json!(ImportDocument { session_id: session, records, torn }), text))
+    Ok((output::to_json(&ImportDocument { session_id: session, records, torn }), text))
 }

@@ -9,7 +9,6 @@ use architect::view::{sanitize, save};
 use architect::workflow::scenario::{
     self, Scenario, ScenarioOutcome, ScenarioResult, ScenarioSuite, WrittenScenario,
 };
-use serde_json::json;
 
 use crate::cli::args::TestArgs;
 use crate::cli::error::CliError;
@@ -67,7 +66,7 @@ fn write_suite(args: &TestArgs, text: &str, world: &ProcessEnv) -> Result<u8, Cl
             .map_err(|error| CliError::from_save(&error))?;
     }
     let printed = match args.json {
-        true => json!(suite).to_string(),
+        true => output::to_json(&suite),
         false => format_suite(&suite),
     };
     output::print(&stored.secrets.mask_all(&printed))

@@ -1,6 +1,6 @@
 //! `architect undo` and `architect diff`: what a session has changed, shown and taken back.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -17,7 +17,6 @@ use architect::workspace::checkpoint::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::cli::args::{DiffArgs, UndoArgs, UndoAxis};
 use crate::cli::error::CliError;
@@ -48,7 +47,7 @@ pub(crate) fn diff(args: &DiffArgs, world: &ProcessEnv) -> Result<u8, CliError> 
     if args.json {
         let documents: Vec<PatchDocument> =
             changes.patches.iter().map(PatchDocument::from).collect();
-        return output::print(&stored.secrets.mask_all(&json!(documents).to_string()));
+        return output::print(&stored.secrets.mask_all(&output::to_json(&documents)));
     }
     print_patches(&changes.patches)?;
     changes.patches.iter().filter_map(note).for_each(|note| output::print_stderr(&note));
@@ -280,7 +279,7 @@ fn rewind_conversation(
     target: UndoTarget,
 ) -> Result<u8, CliError> {
     // The last record before the reply of each step.
-    let mut before_steps: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut before_steps: HashMap<u32, u64> = HashMap::new();
     let (mut steps, mut changed_step) = (0, None);
     let (history, _) = stored.store.replay(session, |history, record, _| {
         let now = history.machine.state.run().steps;
@@ -315,13 +314,7 @@ fn rewind_conversation(
             before(step)?
         }
     };
-    let options = ForkOptions {
-        after: Some(after),
-        replacement: None,
-        lane: None,
-        workspace: None,
-        now: SystemTime::now(),
-    };
+    let options = ForkOptions::new(Some(after), SystemTime::now());
     let fork = stored.store.fork(history.header.session, &options)?;
     output::print_stderr(&format!(
         "Session {fork} has the conversation up to record {after}; {session} stays as it is. \

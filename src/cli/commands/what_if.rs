@@ -9,7 +9,6 @@ use architect::workflow::what_if_lanes::LaneComparison;
 use architect::workspace::read_input;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use super::resume::{saved_options, split_record};
 use super::what_if_lanes::{self, SummaryLine};
@@ -54,7 +53,7 @@ pub(crate) fn run(args: &WhatIfArgs, world: &ProcessEnv) -> Result<u8, CliError>
         let load = |changes| config_options::load_changed(layers, &saved, changes, world);
         let (before, after) = (load(&[])?, load(&changes)?);
         let report = what_if(&stored.store, session, agent, [&before, &after])?;
-        let text = if args.json { json!(report).to_string() } else { format_report(&report) };
+        let text = if args.json { output::to_json(&report) } else { format_report(&report) };
         output::print(&stored.secrets.mask_all(&text))?;
     }
     Ok(0)

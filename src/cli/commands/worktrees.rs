@@ -69,11 +69,7 @@ pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliErr
                     Err(error) if documents.is_empty() => return Err(error),
                     Err(error) => {
                         // What is removed is reported, too.
-                        output::print(&if args.json {
-                            json!(documents).to_string()
-                        } else {
-                            text
-                        })?;
+                        output::print(&if args.json { output::to_json(&documents) } else { text })?;
                         return Err(error);
                     }
                 }
