@@ -1,6 +1,6 @@
 //! The result document. Its JSON is a stable interface: fields are added, never renamed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -342,7 +342,7 @@ struct CountedTool {
 
 #[derive(Deserialize)]
 struct CountedCosts {
-    by_source: BTreeMap<CostSource, f64>,
+    by_source: HashMap<CostSource, f64>,
 }
 
 /// Returns the newest run of each session, which includes the usage of those before it.

@@ -1,6 +1,6 @@
 //! Stored sessions as a suite of scenarios: the fewest that take every transition that the sessions took.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{HashMap, HashSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -56,7 +56,7 @@ struct SuiteCandidate {
     prompt: String,
     /// The length of its path.
     steps: usize,
-    taken: BTreeSet<TakenTransition>,
+    taken: HashSet<TakenTransition>,
 }
 
 /// Chooses sessions for a suite: those whose id begins with a text, or whose task, agent, model, status or stop reason
@@ -68,7 +68,7 @@ struct SuiteCandidate {
 pub fn choose_sessions(store: &SessionStore, text: &str) -> Result<ScenarioSuite, JournalError> {
     let mut suite = ScenarioSuite::default();
     // The shortest session of each path.
-    let mut by_path: BTreeMap<Vec<TakenTransition>, SuiteCandidate> = BTreeMap::new();
+    let mut by_path: HashMap<Vec<TakenTransition>, SuiteCandidate> = HashMap::new();
     let rows = SessionIndex::open(store)?.list()?;
     for row in rows.iter().filter(|row| is_asked(row, text)) {
         match row.status {
@@ -97,7 +97,7 @@ fn add_candidate(
     store: &SessionStore,
     row: &SessionRow,
     suite: &mut ScenarioSuite,
-    by_path: &mut BTreeMap<Vec<TakenTransition>, SuiteCandidate>,
+    by_path: &mut HashMap<Vec<TakenTransition>, SuiteCandidate>,
 ) {
     let (mut path, mut is_resumed) = (Vec::new(), false);
     let replayed = store.replay(row.session_id, |history, stored, _| match &stored.content {
@@ -134,7 +134,7 @@ fn add_candidate(
 /// Chooses greedily: each time the candidate that adds the most transitions, and of equal ones the shortest. A chosen one
 /// whose transitions the others take is dropped again.
 fn choose(mut candidates: Vec<SuiteCandidate>, suite: &mut ScenarioSuite) {
-    let (mut covered, mut chosen) = (BTreeSet::new(), Vec::<SuiteCandidate>::new());
+    let (mut covered, mut chosen) = (HashSet::new(), Vec::<SuiteCandidate>::new());
     loop {
         let added = |candidate: &SuiteCandidate| candidate.taken.difference(&covered).count();
         let best = candidates.iter().enumerate().max_by(|(_, one), (_, other)| {
@@ -150,13 +150,13 @@ fn choose(mut candidates: Vec<SuiteCandidate>, suite: &mut ScenarioSuite) {
     let mut index = 0;
     while index < chosen.len() {
         let others = chosen.iter().enumerate().filter(|(other, _)| *other != index);
-        let taken: BTreeSet<_> = others.flat_map(|(_, other)| &other.taken).collect();
+        let taken: HashSet<_> = others.flat_map(|(_, other)| &other.taken).collect();
         match chosen[index].taken.iter().all(|step| taken.contains(step)) {
             true => drop(chosen.remove(index)),
             false => index += 1,
         }
     }
-    let mut covered = BTreeSet::new();
+    let mut covered = HashSet::new();
     for candidate in chosen {
         let before = covered.len();
         covered.extend(candidate.taken.iter().copied());
