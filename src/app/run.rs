@@ -28,7 +28,7 @@ use crate::llm::scripted::ScriptPosition;
 use crate::machine::{Machine, RunOutcome, RunStatus};
 use crate::mcp::McpServers;
 use crate::net::Secrets;
-use crate::policy::Confirmer;
+use crate::policy::{Confirmer, NoConfirmer};
 use crate::port::{
     AnswerChecks, CancelRegistration, CancellationToken, HookPoint, ToolSpec, Toolbox,
 };
@@ -93,6 +93,13 @@ pub struct RunIo {
     pub confirm: Arc<dyn Confirmer>,
     /// How commands are confined, if that is to be shown.
     pub sandbox: Option<Arc<str>>,
+}
+
+impl RunIo {
+    /// Returns the interface of a run without a user: what would need a confirmation is denied.
+    pub fn unattended(reporter: Reporter) -> Self {
+        Self { reporter, confirm: Arc::new(NoConfirmer), sandbox: None }
+    }
 }
 
 /// A run that is over.

@@ -57,14 +57,6 @@ pub(crate) struct StartedWorkflow<'a> {
     pub(crate) output: &'a OutputArgs,
 }
 
-/// A workflow that is over, or stopped.
-#[derive(Clone, Copy)]
-struct FinishedWorkflow<'a> {
-    outcome: WorkflowOutcome,
-    history: &'a WorkflowHistory,
-    progress: &'a WorkflowProgress,
-}
-
 /// The open files of a workflow.
 pub(crate) struct OpenWorkflow {
     store: SessionStore,
@@ -232,9 +224,7 @@ impl StartedWorkflow<'_> {
             ..RunRequest::new(title, SessionTarget::new(Some(store.clone())), CostSource::Agent)
         };
         let info = setup.run_info(&request);
-        if let Some(telemetry) = start_telemetry(&setup.env, &info) {
-            reporter.add_sink(telemetry);
-        }
+        start_telemetry(&setup.env, &info, &reporter);
         let run = WorkflowRun {
             workflow: self.workflow,
             program: &program,
@@ -259,9 +249,8 @@ impl StartedWorkflow<'_> {
             ));
         }
 
-        let finished = FinishedWorkflow { outcome, history: &history, progress: &progress };
         let results = reporter.results(StopReason::InternalError, "the run broke down");
-        let result = self.result(&finished, &results, setup, &info);
+        let result = self.result(outcome, (&history, &progress), &results, setup, &info);
         let result = RunResult { duration: begun.elapsed().into(), ..result };
         let info =
             RunInfo { session_id: result.session_id.clone().unwrap_or_else(|| "".into()), ..info };
@@ -279,12 +268,12 @@ impl StartedWorkflow<'_> {
     /// Returns the result of all iterations, and shows how the workflow ended. The results are those of this process.
     fn result(
         &self,
-        finished: &FinishedWorkflow<'_>,
+        outcome: WorkflowOutcome,
+        (history, progress): (&WorkflowHistory, &WorkflowProgress),
         results: &[RunResult],
         setup: &RunSetup,
         info: &RunInfo,
     ) -> RunResult {
-        let FinishedWorkflow { outcome, history, progress } = *finished;
         let reason = self.stop_reason(outcome, history);
         let newest = history.iterations.last();
         let report = newest.and_then(|it| it.report.as_ref());

@@ -1,6 +1,6 @@
 //! The output of one run, or of several related ones, completed on every way out of the program.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -205,11 +205,11 @@ impl Reporter {
 
     /// After a panic under the lock, the output is still worth completing.
     fn lock(&self) -> MutexGuard<'_, ReporterState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 
     fn signals(&self) -> MutexGuard<'_, SignalState> {
-        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.signals)
     }
 }
 

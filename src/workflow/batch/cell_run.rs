@@ -22,7 +22,6 @@ use crate::config::{Config, ModelName, run_rules};
 use crate::journal::{JournalError, SessionStore};
 use crate::machine::{CloseReason, RunStatus, StopReason};
 use crate::net::MaskingWriter;
-use crate::policy::NoConfirmer;
 use crate::types::FaultKind;
 use crate::view::{
     CostSource, JsonFormat, JsonSink, OptionalSink, ReportSink, Reporter, RunInfo, RunResult,
@@ -381,8 +380,7 @@ impl CellRunner<'_> {
                 .map_err(AppError::from)?;
         let info = setup.run_info(&request);
         let reporter = self.reporter(cell, CellSession::Task, setup, &info)?;
-        let confirm = Arc::new(NoConfirmer);
-        let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
+        let io = RunIo::unattended(reporter.clone());
         let retry =
             RetryContext { store: Some(self.store.clone()), options, exit_on_partial: None };
         let runs = vec![setup.run(request, io.clone())?];
@@ -413,9 +411,7 @@ impl CellRunner<'_> {
     ) -> Result<Reporter, CellError> {
         let sinks = self.configurator.sinks(cell, session, &setup.config);
         let reporter = Reporter::new(sinks.map_err(CellError::Broken)?);
-        if let Some(telemetry) = start_telemetry(&setup.env, info) {
-            reporter.add_sink(telemetry);
-        }
+        start_telemetry(&setup.env, info, &reporter);
         Ok(reporter)
     }
     /// Evaluates the change of a cell, or resumes that, or reads it. Returns whether it was not interrupted.
@@ -447,8 +443,7 @@ impl CellRunner<'_> {
             known_records: None,
             deadline: None,
         };
-        let confirm = Arc::new(NoConfirmer);
-        let ran = run.run(&RunIo { reporter: reporter.clone(), confirm, sandbox: None });
+        let ran = run.run(&RunIo::unattended(reporter.clone()));
         // It has none if the evaluation was stored before.
         let results = reporter.results(StopReason::InternalError, "the evaluation broke down");
         if let Some(shown) = results.last() {

@@ -1,10 +1,14 @@
 //! The sessions of a batch, as the coordination asks for them.
 
-use super::coordination::{Charge, SessionProbe};
+use std::sync::Arc;
+
+use super::batch_run::LEASE_TIME;
+use super::coordination::{Charge, ChargeLimits, CoordinationSettings, SessionProbe};
 use super::folder::BatchFolder;
 use crate::app::DISPATCH_TOOL;
 use crate::journal::{SessionId, SessionStore};
 use crate::machine::{RunStatus, State, StateKind, StopReason};
+use crate::runner::SystemClock;
 
 /// The sessions in the folder of a batch.
 #[derive(Clone, Debug)]
@@ -13,6 +17,19 @@ pub struct StoredSessions {
     pub store: SessionStore,
     /// The folder of the batch.
     pub folder: BatchFolder,
+}
+
+impl StoredSessions {
+    /// Returns how this process takes part in the batch, within these limits.
+    pub fn coordination(self, limits: ChargeLimits) -> CoordinationSettings {
+        CoordinationSettings {
+            limits,
+            lease_time: LEASE_TIME,
+            durability: self.store.durability(),
+            clock: Arc::new(SystemClock::start()),
+            sessions: Arc::new(self),
+        }
+    }
 }
 
 impl SessionProbe for StoredSessions {
