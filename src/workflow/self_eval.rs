@@ -12,7 +12,7 @@ use crate::config::{
     AgentDefinition, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig, ModelName,
 };
 use crate::journal::{DamagePolicy, JournalError, ParentCall, SessionId, SessionStore};
-use crate::machine::{Machine, State, StopReason, abandon};
+use crate::machine::{Machine, StopReason, abandon};
 use crate::types::{ConfirmMode, ConversationItem, Isolation, Tokens, ToolStatus};
 use crate::view::{CostSource, RunInfo, RunResult, sanitize};
 
@@ -152,16 +152,11 @@ pub(super) fn evaluation_charge(
         let Ok((history, _)) = store.load(listed.session) else { continue };
         let dispatcher = history.header.dispatched_by.as_ref();
         if dispatcher.is_some_and(|it| it.is_evaluation() && it.session == session) {
-            sum = sum + abandoned_charge(history.machine.state);
+            // It is not resumed any more. A call without a reply counts as when it is.
+            sum = sum + abandon(history.machine.state).run().used.into();
         }
     }
     Ok(sum)
-}
-
-/// Returns what a session has used that is not resumed any more. A call without a reply counts as when it is resumed.
-fn abandoned_charge(state: State) -> Charge {
-    let used = abandon(state).run().used;
-    Charge { money: used.cost, tokens: used.tokens }
 }
 
 impl EvaluatedRuns {

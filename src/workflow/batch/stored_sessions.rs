@@ -44,12 +44,9 @@ impl SessionProbe for StoredSessions {
         let evaluation = self.folder.find_evaluation(session);
         let (mut before, mut last) = (Charge::default(), None);
         let replayed = self.store.replay(evaluation.unwrap_or(session), |history, _, _| {
-            let used = history.machine.state.run().used;
-            let now = Charge { money: used.cost, tokens: used.tokens };
+            let now = Charge::from(history.machine.state.run().used);
             if now != before {
-                let money = now.money.saturating_sub(before.money);
-                let tokens = now.tokens.saturating_sub(before.tokens);
-                last = Some(Charge { money, tokens });
+                last = Some(now.saturating_sub(before));
                 before = now;
             }
         });

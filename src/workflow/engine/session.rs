@@ -139,8 +139,5 @@ fn charge(done: &EvaluatedRuns) -> Charge {
         done.runs[index + 1..].iter().all(|later| later.session != run.session)
     };
     let newest = done.runs.iter().enumerate().filter(|(index, run)| is_newest(*index, run));
-    newest.fold(Charge::default(), |sum, (_, run)| {
-        let used = run.machine.state.run().used;
-        sum + Charge { money: used.cost, tokens: used.tokens }
-    })
+    newest.fold(Charge::default(), |sum, (_, run)| sum + run.machine.state.run().used.into())
 }
