@@ -42,6 +42,11 @@ impl CliError {
         Self { exit_code, stop_reason, message, hints: Vec::new(), result: None }
     }
 
+    /// Returns the failure to read what the user has named.
+    pub(crate) fn unreadable(name: impl Display, error: &io::Error) -> Self {
+        Self::usage(format!("could not read {name}: {error}"))
+    }
+
     /// Returns the failure of a write to standard output.
     pub(crate) fn from_stdout(error: &io::Error) -> Self {
         match error.kind() {

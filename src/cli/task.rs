@@ -70,9 +70,7 @@ pub(crate) fn run(
     };
     let store = request.target.store().cloned();
     let about = setup.run_info(&request);
-    if let Some(telemetry) = start_telemetry(&setup.env, &about) {
-        show.add_sink(telemetry);
-    }
+    start_telemetry(&setup.env, &about, &show);
     let commits = CommitWatch::begin(&setup.sandbox);
     let done = run_workflow(setup, request, mode, &io)?;
     if let Some(notice) = commits.and_then(|commits| commits.notice()) {

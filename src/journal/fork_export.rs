@@ -40,6 +40,13 @@ pub struct ForkOptions {
     pub now: SystemTime,
 }
 
+impl ForkOptions {
+    /// Returns the options of a fork that is made at this time, and shares everything up to a record.
+    pub fn new(after: Option<u64>, now: SystemTime) -> Self {
+        Self { after, replacement: None, lane: None, workspace: None, now }
+    }
+}
+
 /// A fork that is compared with its original. `last` does not mean it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneFork {
@@ -78,7 +85,7 @@ impl SessionStore {
     pub fn fork(&self, parent: SessionId, fork: &ForkOptions) -> Result<SessionId> {
         let child = SessionId::generate();
         let reader = self.reader(parent)?;
-        let (history, end) = self.replay(parent, |_, _, _| {})?;
+        let (history, end) = self.load(parent)?;
         if let Some(reason) = history.header.newer_format() {
             return Err(JournalError::ReadOnly { session: parent, reason });
         }

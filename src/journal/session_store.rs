@@ -239,7 +239,7 @@ impl SessionStore {
         let mut journal = self.journal(session, file, begun, history.epoch, arrived);
         let is_over = |session: &SessionId| self.is_running(*session).is_ok_and(|is| !is);
         let delegated = history.delegated_sessions().into_iter().filter(is_over);
-        let delegated = delegated.filter_map(|session| self.replay(session, |_, _, _| {}).ok());
+        let delegated = delegated.filter_map(|session| self.load(session).ok());
         let delegated: Vec<_> = delegated.map(|(history, _)| history).collect();
         let history = subagent_usage::record_unreported(&mut journal, history, &delegated)?;
         let from = limit_baseline(&history);
@@ -296,6 +296,15 @@ impl SessionStore {
         Err(JournalError::Busy { session, pid: pid.trim().parse().ok() })
     }
 
+    /// Replays a session. No lock is needed.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`replay`](Self::replay) does.
+    pub fn load(&self, session: SessionId) -> Result<(SessionHistory, JournalEnd)> {
+        self.replay(session, |_, _, _| {})
+    }
+
     /// Replays a session record by record, and calls `see` with each one and its result. No lock is needed.
     ///
     /// # Errors
@@ -330,7 +339,7 @@ impl SessionStore {
     ///
     /// Fails as [`replay`](Self::replay) does.
     pub fn damage(&self, session: SessionId) -> Result<Option<ReadOnlyReason>> {
-        Ok(self.replay(session, |_, _, _| {})?.1.damage())
+        Ok(self.load(session)?.1.damage())
     }
 
     /// Opens a session for reading.
@@ -428,7 +437,7 @@ impl SessionStore {
             Some(header) if header.imported_up_to.is_none() => {
                 header.setup.workspace.belongs_to(folder)
             }
-            Some(_) => self.replay(session, |_, _, _| {}).is_ok_and(|(history, _)| {
+            Some(_) => self.load(session).is_ok_and(|(history, _)| {
                 history.is_imported_setup() || history.setup.workspace.belongs_to(folder)
             }),
             None => false,

@@ -45,4 +45,4 @@ pub use sink::{
     AnswerDestination, JsonFormat, JsonSink, LiveEvent, OptionalSink, ReportSink, ServerState,
     TextSink,
 };
-pub use text_columns::{TERMINAL_WIDTH, in_columns, in_columns_within};
+pub use text_columns::{TERMINAL_WIDTH, in_columns, in_columns_within, shorten_column};

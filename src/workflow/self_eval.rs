@@ -12,7 +12,7 @@ use crate::config::{
     AgentDefinition, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig, ModelName,
 };
 use crate::journal::{DamagePolicy, JournalError, ParentCall, SessionId, SessionStore};
-use crate::machine::{Machine, State, StopReason, abandon};
+use crate::machine::{Machine, StopReason, abandon};
 use crate::types::{ConfirmMode, ConversationItem, Isolation, Tokens, ToolStatus};
 use crate::view::{CostSource, RunInfo, RunResult, sanitize};
 
@@ -149,17 +149,12 @@ pub fn evaluation_charge(store: &SessionStore, session: SessionId) -> Result<Cha
         let Some(header) = store.header(listed.session) else { continue };
         let dispatcher = header.dispatched_by.as_ref();
         if dispatcher.is_some_and(|it| it.is_evaluation() && it.session == session) {
-            let (history, _) = store.replay(listed.session, |_, _, _| {})?;
-            sum = sum + abandoned_charge(history.machine.state);
+            let (history, _) = store.load(listed.session)?;
+            // It is not resumed any more. A call without a reply counts as when it is.
+            sum = sum + abandon(history.machine.state).run().used.into();
         }
     }
     Ok(sum)
-}
-
-/// Returns what a session has used that is not resumed any more. A call without a reply counts as when it is resumed.
-fn abandoned_charge(state: State) -> Charge {
-    let used = abandon(state).run().used;
-    Charge { money: used.cost, tokens: used.tokens }
 }
 
 impl EvaluatedRuns {

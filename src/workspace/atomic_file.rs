@@ -121,5 +121,5 @@ pub fn sync_folder(path: &Path, durability: Durability) -> Result<(), IoError> {
 }
 
 fn folder_of(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("."))
+    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }

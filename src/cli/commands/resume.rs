@@ -47,7 +47,7 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let after = match after {
         None if args.partial => {
             stored.check_damage(parent, true)?;
-            let (_, end) = stored.store.replay(parent, |_, _, _| {})?;
+            let (_, end) = stored.store.load(parent)?;
             Some(end.position.seq.saturating_sub(1))
         }
         after => after,
@@ -64,7 +64,7 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     // Before the copy of the conversation, so that none is left without its files.
     let worktree = match args.files {
         true => {
-            let history = stored.store.replay(parent, |_, _, _| {})?.0;
+            let history = stored.store.load(parent)?.0;
             let options = (&args.settings, Some(&args.output));
             let (worktree, note) = create_worktree(options, &stored, &history, after, &world)?;
             output::print_stderr(&format!("The fork works in {note}"));
@@ -73,8 +73,8 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
         false => None,
     };
     let workspace = worktree.as_ref().and_then(WorktreeRun::identity).transpose()?;
-    let now = SystemTime::now();
-    let options = ForkOptions { after, replacement, lane: None, workspace, now };
+    let options =
+        ForkOptions { replacement, workspace, ..ForkOptions::new(after, SystemTime::now()) };
     let session = stored.store.fork(parent, &options)?;
     if let (None, Some(seq), false) = (&worktree, after, args.output.quiet) {
         output::print_stderr(&format!(
@@ -138,14 +138,14 @@ pub(super) fn create_worktree(
     worktree_run::sweep(world);
     let name = WorktreeName::Generated("fork");
     let worktree = WorktreeRun::create(&mut config, world, name, content)?;
-    let folder = sanitize::line(&config.workspace.to_string_lossy()).into_owned();
+    let folder = sanitize::path(&config.workspace);
     let left_out = files.left_out();
     let mut note = format!("the worktree {}: {folder}.", worktree.name());
     if !left_out.is_empty() {
         note.push_str(" These are not as they were:");
     }
     for (path, reason) in left_out.iter().take(MAX_LISTED) {
-        note.push_str(&format!("\n  {}: {reason}", sanitize::line(&path.to_string_lossy())));
+        note.push_str(&format!("\n  {}: {reason}", sanitize::path(path)));
     }
     if left_out.len() > MAX_LISTED {
         note.push_str(&format!("\n  … and {} more", left_out.len() - MAX_LISTED));

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 #[cfg(target_os = "linux")]
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -123,9 +123,7 @@ pub fn finish_interrupted(state: &Path, user: impl FnOnce() -> UserGitConfig) ->
     let finished = entries.filter(is_whole).flat_map(|entry| {
         let path = entry.path();
         let left = File::open(&path).and_then(|file| match lock_within(&file, Duration::ZERO)? {
-            true => {
-                Ok(Some(serde_json::from_reader::<_, CleanupRecord>(io::BufReader::new(&file))?))
-            }
+            true => read_record(&file).map(Some),
             // The run is still active.
             false => Ok(None),
         });
@@ -142,6 +140,12 @@ pub fn finish_interrupted(state: &Path, user: impl FnOnce() -> UserGitConfig) ->
         notices
     });
     finished.collect()
+}
+
+fn read_record(mut file: &File) -> io::Result<CleanupRecord> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
 }
 
 /// What a supervisor needs to clean up after a killed engine.
@@ -178,8 +182,7 @@ impl DeferredCleanup {
         if file.lock().is_err() || self.records.symlink_metadata(&self.name).is_err() {
             return;
         }
-        let record = serde_json::from_reader::<_, CleanupRecord>(io::BufReader::new(&file));
-        if let Ok(record) = record {
+        if let Ok(record) = read_record(&file) {
             // The user's configuration stays with the engine: it may hold secrets.
             record.clean_up(&UserGitConfig::default(), |path| {
                 let (_, dir) = self.roots.iter().find(|(root, _)| root == path)?;
