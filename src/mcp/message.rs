@@ -1,5 +1,9 @@
 //! The messages of the protocol.
 
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value, json};
 
 use super::elicitation::{self, ELICIT};
@@ -45,6 +49,13 @@ pub(super) enum ServerMessage {
         id: u64,
         /// The message.
         text: String,
+    },
+    /// What was meant as the answer to a request, and is none.
+    Unreadable {
+        /// The request; `None` if the ID can't be read either.
+        id: Option<u64>,
+        /// The reason.
+        why: String,
     },
     /// Another notification.
     Notification,
@@ -96,24 +107,37 @@ pub(super) fn client_result(id: &Value, result: &Value) -> Value {
 impl ServerMessage {
     /// Parses a message or a batch; `None` if it is neither.
     pub(super) fn parse(text: &[u8]) -> Option<Vec<Self>> {
-        match serde_json::from_slice(text).ok()? {
-            Value::Array(items) => {
+        match serde_json::from_slice(text) {
+            Ok(Value::Array(items)) => {
                 // An unknown message does not invalidate the others.
                 let messages: Vec<_> = items.into_iter().filter_map(Self::from_value).collect();
                 Some(messages).filter(|messages| !messages.is_empty())
             }
-            value => Self::from_value(value).map(|messages| vec![messages]),
+            Ok(value) => Self::from_value(value).map(|messages| vec![messages]),
+            Err(error) => {
+                let fields = ReadableFields::of(text);
+                let unreadable = || Self::Unreadable { id: fields.id, why: error.to_string() };
+                fields.is_reply().then(|| vec![unreadable()])
+            }
         }
     }
 
     fn from_value(value: Value) -> Option<Self> {
         let Value::Object(mut fields) = value else { return None };
-        if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-            return None;
-        }
+        let version = fields.remove("jsonrpc");
         // Some servers write every field, including those of other message kinds, as null.
         let mut field = |name: &str| fields.remove(name).filter(|value| !value.is_null());
         let (id, method, error) = (field("id"), field("method"), field("error"));
+        // Our IDs are numbers; a text that looks like one is not ours.
+        let own_id = id.as_ref().and_then(Value::as_u64);
+        let unreadable = |why: &str| Self::Unreadable { id: own_id, why: why.to_owned() };
+        if version.as_ref().and_then(Value::as_str) != Some("2.0") {
+            // A line of a log may have an ID and the text of an error, too.
+            let has_outcome = error.iter().chain(fields.get("result")).any(Value::is_object);
+            let is_reply =
+                own_id.is_some() && method.is_none() && (version.is_some() || has_outcome);
+            return is_reply.then(|| unreadable("it is not a message of JSON-RPC 2.0"));
+        }
         match method {
             Some(Value::String(method)) => Some(match id {
                 Some(Value::Array(_) | Value::Object(_)) => Self::Notification,
@@ -129,10 +153,12 @@ impl ServerMessage {
                 let outcome = match (fields.remove("result"), error) {
                     (_, Some(error)) => Err(RpcError::from_value(&error)),
                     (Some(result), None) => Ok(result),
-                    (None, None) => return None,
+                    (None, None) => {
+                        let is_own = own_id.is_some();
+                        return is_own.then(|| unreadable("it has neither a result nor an error"));
+                    }
                 };
-                // Our IDs are numbers; a text that looks like one is not ours.
-                Some(Self::Reply { id: id.as_ref().and_then(Value::as_u64), outcome })
+                Some(Self::Reply { id: own_id, outcome })
             }
         }
     }
@@ -154,6 +180,72 @@ impl ServerMessage {
             _ => Self::Notification,
         }
     }
+}
+
+/// The fields of a message that say what it was meant as, up to where it is no JSON.
+#[derive(Default)]
+struct ReadableFields {
+    id: Option<u64>,
+    has_version: bool,
+    has_method: bool,
+    has_outcome: bool,
+}
+
+impl ReadableFields {
+    fn of(text: &[u8]) -> Self {
+        let mut fields = Self::default();
+        // It fails, since the text is no JSON.
+        let _ = fields.deserialize(&mut serde_json::Deserializer::from_slice(text));
+        fields.id = fields.id.or_else(|| last_id(text));
+        fields
+    }
+
+    fn is_reply(&self) -> bool {
+        !self.has_method && (self.has_outcome || self.has_version && self.id.is_some())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for &mut ReadableFields {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut ReadableFields {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<String>()? {
+            match name.as_str() {
+                "id" => {
+                    self.id = map.next_value::<Value>()?.as_u64();
+                    continue;
+                }
+                "jsonrpc" => self.has_version = true,
+                "method" => self.has_method = true,
+                "result" | "error" => self.has_outcome = true,
+                _ => {}
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the ID that is the last field of a message, as some servers write it.
+fn last_id(text: &[u8]) -> Option<u64> {
+    let text = text.trim_ascii_end().strip_suffix(b"}")?.trim_ascii_end();
+    let digits = text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (before, number) = text.split_at(text.len() - digits);
+    let name = before.trim_ascii_end().strip_suffix(b":")?.trim_ascii_end();
+    name.ends_with(b"\"id\"").then_some(())?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 impl RpcError {
@@ -201,13 +293,40 @@ mod tests {
             "[1]",
             "{\"jsonrpc\":\"2.0\"}",
             "{\"jsonrpc\":\"2.0\",\"method\":1}",
-            "{\"jsonrpc\":\"1.0\",\"id\":1,\"result\":1}",
+            "{\"jsonrpc\":\"1.0\",\"id\":\"a\",\"result\":1}",
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping",
+            "{\"level\":\"warn\",\"id\":1,\"error\":\"slow\"}",
+            "{\"level\":\"warn\",\"id\":1",
+            "{'id': 1, 'result': 2}",
             "\u{0}",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }
         assert_eq!(ServerMessage::parse(b"\xff{}"), None);
         assert_eq!(parse(&"[".repeat(100_000)), None);
+    }
+
+    /// Fault M5.
+    #[test]
+    fn an_answer_that_cannot_be_read_has_the_id_that_can() {
+        for (text, id, why) in [
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"ty"#, Some(7), "EOF while parsing"),
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"id":8,"x":}}"#, Some(7), "expected value"),
+            (r#"{"result":{"x":},"jsonrpc":"2.0", "id" : 7 }"#, Some(7), "expected value"),
+            (r#"{"result":{"id":8,"content":["#, None, "EOF while parsing"),
+            (r#"{"jsonrpc":"1.0","id":7,"result":1}"#, Some(7), "not a message of JSON-RPC 2.0"),
+            (r#"{"id":7,"result":{}}"#, Some(7), "not a message of JSON-RPC 2.0"),
+            (r#"{"jsonrpc":"2.0","id":7}"#, Some(7), "neither a result nor an error"),
+            (r#"{"jsonrpc":"2.0","id":7,"result":1}{}"#, Some(7), "trailing characters"),
+        ] {
+            match parse(text).as_deref() {
+                Some([ServerMessage::Unreadable { id: found, why: reason }]) => {
+                    assert_eq!(*found, id, "{text}");
+                    assert!(reason.contains(why), "{text}: {reason}");
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        }
     }
 
     #[test]
