@@ -62,7 +62,8 @@ pub struct SessionHistory {
     pub(super) intents: HashMap<CallId, CallIntent>,
     /// Those of them that change nothing.
     pub(super) reading: HashSet<CallId>,
-    /// The commands that calls have started in the background since the session was resumed.
+    /// The commands that calls have started in the background since the session was resumed, without those of which it is
+    /// known that they have ended.
     pub(super) background_commands: Vec<(CallId, Arc<str>)>,
     /// The worktrees of sub-agents whose calls have results.
     pub(super) finished_worktrees: Vec<Arc<str>>,
@@ -368,6 +369,12 @@ impl SessionHistory {
                     if result.is_ok() {
                         self.remember_files(&intent);
                     }
+                }
+            }
+            Event::CommandEnded { id } => {
+                let commands = &self.machine.state.run().commands;
+                if let Some(ended) = commands.iter().find(|command| command.id == *id) {
+                    self.background_commands.retain(|(call, _)| *call != ended.call);
                 }
             }
             Event::Replied { .. } => {
