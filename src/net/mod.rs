@@ -24,7 +24,7 @@ pub use client::{
 pub use endpoint::{Endpoint, EndpointError};
 pub(crate) use error::Result;
 pub use error::{ExchangePhase, NetError};
-pub use retry_after::retry_after;
+pub use retry_after::{MAX_RETRY_DELAY, retry_after};
 pub(crate) use secret::MASK;
 pub use secret::{MaskingWriter, Secret, SecretError, Secrets, mask_address};
 
