@@ -1,13 +1,10 @@
 //! The messages of the protocol.
 
-use std::fmt;
-
-use serde::Deserializer;
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value, json};
 
 use super::elicitation::{self, ELICIT};
 use super::error::RpcError;
+use crate::net::ReadableFields;
 
 /// A request to a server.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,8 +113,10 @@ impl ServerMessage {
             Ok(value) => Self::from_value(value).map(|messages| vec![messages]),
             Err(error) => {
                 let fields = ReadableFields::of(text);
-                let unreadable = || Self::Unreadable { id: fields.id, why: error.to_string() };
-                fields.is_reply().then(|| vec![unreadable()])
+                let id = fields.id.as_ref().and_then(Value::as_u64).or_else(|| last_id(text));
+                let is_reply = fields.has_outcome || fields.has_version && id.is_some();
+                let unreadable = || Self::Unreadable { id, why: error.to_string() };
+                (is_reply && !fields.has_method).then(|| vec![unreadable()])
             }
         }
     }
@@ -179,62 +178,6 @@ impl ServerMessage {
             "notifications/progress" => progress().unwrap_or(Self::Notification),
             _ => Self::Notification,
         }
-    }
-}
-
-/// The fields of a message that say what it was meant as, up to where it is no JSON.
-#[derive(Default)]
-struct ReadableFields {
-    id: Option<u64>,
-    has_version: bool,
-    has_method: bool,
-    has_outcome: bool,
-}
-
-impl ReadableFields {
-    fn of(text: &[u8]) -> Self {
-        let mut fields = Self::default();
-        // It fails, since the text is no JSON.
-        let _ = fields.deserialize(&mut serde_json::Deserializer::from_slice(text));
-        fields.id = fields.id.or_else(|| last_id(text));
-        fields
-    }
-
-    fn is_reply(&self) -> bool {
-        !self.has_method && (self.has_outcome || self.has_version && self.id.is_some())
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for &mut ReadableFields {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        from.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for &mut ReadableFields {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a message")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(name) = map.next_key::<String>()? {
-            match name.as_str() {
-                "id" => {
-                    self.id = map.next_value::<Value>()?.as_u64();
-                    continue;
-                }
-                "jsonrpc" => self.has_version = true,
-                "method" => self.has_method = true,
-                "result" | "error" => self.has_outcome = true,
-                _ => {}
-            }
-            map.next_value::<IgnoredAny>()?;
-        }
-        Ok(())
     }
 }
 
