@@ -15,7 +15,7 @@ use super::ScanRoot;
 use super::git_config::{GitSetting, PlaceValue, format_config, has_word, parse};
 use super::scan::{self, GitItem, GitItemKind, GitItems, ItemContent, is_git_name};
 use crate::exec::confine::policy::resolve_path;
-use crate::exec::protected::absent_paths::{DENIED_SUFFIX, denied_names};
+use crate::exec::protected::absent_paths::{denied_names, is_denied_name};
 use crate::workspace::worktree::named_folder;
 
 /// Commands of a rebase list that run no program.
@@ -515,7 +515,7 @@ pub(super) fn exact_items(root: &Dir, path: &Path, own: &[PathBuf], items: &mut 
     }
     let Ok(entries) = root.read_dir(path) else { return };
     for entry in entries.flatten() {
-        if entry.file_name().as_bytes().ends_with(DENIED_SUFFIX.as_bytes()) {
+        if is_denied_name(&entry.file_name()) {
             continue;
         }
         exact_items(root, &path.join(entry.file_name()), own, items);
