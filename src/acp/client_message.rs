@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::session_host::with_message;
+use crate::net::ReadableFields;
 
 /// A message of the client.
 #[derive(Debug, PartialEq)]
@@ -28,6 +29,21 @@ impl ClientMessage {
                 let why = format!("the line is not JSON: {error}");
                 Self::invalid(RequestId::Null, Error::parse_error(), why)
             }
+        }
+    }
+
+    /// Returns what stands for a line that is too long, of which this is the beginning. It is answered, or an answer itself, if
+    /// its ID is there.
+    pub(super) fn of_long_line(beginning: &[u8], limit: u64) -> Self {
+        let why = format!("a line is longer than {} MiB, which is the limit", limit >> 20);
+        let error = with_message(Error::invalid_request(), why);
+        let fields = ReadableFields::of(beginning);
+        let id = fields.id.and_then(|id| RequestId::deserialize(id).ok());
+        match id {
+            Some(id) if fields.has_outcome && !fields.has_method => {
+                Self::Response { id, result: Err(error) }
+            }
+            id => Self::Invalid { id: id.unwrap_or(RequestId::Null), error },
         }
     }
 
@@ -105,6 +121,31 @@ mod tests {
         assert_eq!(code(r#"{"jsonrpc":"2.0","id":{},"method":"x"}"#), (RequestId::Null, -32600));
         assert_eq!(code(r#"{"jsonrpc":"2.0","id":"a"}"#), (RequestId::Str("a".into()), -32600));
         assert_eq!(code(r#"{"jsonrpc":"2.0","method":3}"#), (RequestId::Null, -32600));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_belongs_to_its_request() {
+        let message = |line: &str| ClientMessage::of_long_line(line.as_bytes(), 64 << 20);
+        let cut = r#""params":{"text":"xx"#;
+        for (line, id) in [
+            (format!(r#"{{"jsonrpc":"2.0","id":7,"method":"a",{cut}"#), RequestId::Number(7)),
+            (format!(r#"{{"method":"a",{cut}"#), RequestId::Null),
+            ("[".repeat(1_000), RequestId::Null),
+        ] {
+            match message(&line) {
+                ClientMessage::Invalid { id: found, error } => {
+                    assert_eq!((found, error.code.into()), (id, -32600));
+                    let text = serde_json::to_string(&error).unwrap();
+                    assert!(text.contains("a line is longer than 64 MiB"), "{text}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let id = RequestId::Number(7);
+        let found = message(r#"{"jsonrpc":"2.0","id":7,"result":{"content":"xx"#);
+        assert!(
+            matches!(found, ClientMessage::Response { id: found, result: Err(_) } if found == id)
+        );
     }
 
     #[test]

@@ -77,8 +77,8 @@ pub enum ServeEnd {
 /// What the server waits for.
 enum ServerInput {
     Line(Vec<u8>),
-    /// A line that is too long to be read.
-    LongLine,
+    /// The beginning of a line that is too long to be read.
+    LongLine(Vec<u8>),
     End(ServeEnd),
 }
 
@@ -119,10 +119,8 @@ pub fn serve(
     for input in receiver {
         match input {
             ServerInput::Line(line) => server.handle(ClientMessage::parse_line(&line)),
-            ServerInput::LongLine => {
-                let why = format!("a line is longer than {MAX_LINE} bytes");
-                let error = with_message(Error::invalid_request(), why);
-                connection.respond(&RequestId::Null, Err(error));
+            ServerInput::LongLine(beginning) => {
+                server.handle(ClientMessage::of_long_line(&beginning, MAX_LINE));
             }
             ServerInput::End(reason) => {
                 end = reason;
@@ -176,7 +174,7 @@ fn read_lines(input: impl Read, to: &Sender<ServerInput>) {
             Ok(0) | Err(_) => ServerInput::End(ServeEnd::InputClosed),
             Ok(_) if line.len() as u64 > MAX_LINE && line.last() != Some(&b'\n') => {
                 match skip_line(&mut input) {
-                    Ok(()) => ServerInput::LongLine,
+                    Ok(()) => ServerInput::LongLine(line),
                     Err(_) => ServerInput::End(ServeEnd::InputClosed),
                 }
             }

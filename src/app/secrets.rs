@@ -1,12 +1,12 @@
 //! The values that are masked for the model, in the journal and in the output.
 
 use super::process_env::ProcessEnv;
-use crate::config::{Config, may_be_secret};
-use crate::exec::is_secret_variable;
+use crate::config::{Config, SecretText, may_be_secret};
+use crate::exec::{is_key_variable, is_secret_variable};
 use crate::net::Secrets;
 
 /// Returns the values of the variables that hold secrets, by their names or because the settings say so, and of the
-/// variables and headers for servers and the provider.
+/// variables and headers for servers and the provider. Those of what is named as a key may be short.
 ///
 /// The provider's key is among them. Commands don't get them. But a file of the workspace may contain one, a command may
 /// find one elsewhere, and the user may have let one through.
@@ -16,23 +16,34 @@ pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
         let oauth = server.oauth.as_ref();
         server.token_env.as_ref().or_else(|| oauth?.client_secret_env.as_ref())
     });
-    let named: Vec<_> = settings.llm.api_key_env.iter().chain(tokens).collect();
+    let of_models = settings.models.values().filter_map(|model| model.api_key_env.as_ref());
+    let named: Vec<_> = settings.llm.api_key_env.iter().chain(of_models).chain(tokens).collect();
     let is_key = |name: &str| named.iter().any(|known| known.as_str() == name);
     let texts: Vec<(String, String)> = world.text_variables().collect();
     let secret = texts.iter().filter(|(name, _)| is_secret_variable(name) || is_key(name));
+    let keys = texts.iter().filter(|(name, _)| is_key_variable(name) || is_key(name));
     // As a header, `Authorization` has no part before it.
-    let is_named = |name: &str| is_secret_variable(&format!("_{}", name.replace('-', "_")));
+    let variable = |name: &str| format!("_{}", name.replace('-', "_"));
+    let is_named = |name: &str| is_secret_variable(&variable(name));
     let servers = settings.mcp.servers.iter();
     let env = servers.clone().flat_map(|server| &server.env).filter(|(name, _)| is_named(name));
     let headers = servers.flat_map(|server| &server.headers).chain(&settings.llm.headers);
+    let key_env = env.clone().filter(|(name, _)| is_key_variable(&variable(name)));
+    let key_headers = headers.clone().filter(|(name, _)| is_named(name));
     // A name that says nothing may have a key, too.
     let headers = headers.filter(|(name, value)| is_named(name) || may_be_secret(value.reveal()));
-    // A scheme comes before a key.
-    let given = env.chain(headers);
-    let given = given.filter_map(|(_, value)| value.reveal().split_whitespace().last());
     let mut options = Vec::new();
     settings.llm.options.values().for_each(|option| option.collect_secrets(&mut options));
-    Secrets::from_values(secret.map(|(_, value)| value.as_str()).chain(given).chain(options))
+    let values = secret.map(|(_, value)| value.as_str()).chain(last_words(env.chain(headers)));
+    let keys = keys.map(|(_, value)| value.as_str()).chain(last_words(key_env.chain(key_headers)));
+    Secrets::from_values(values.chain(options)).join(&Secrets::from_key_values(keys))
+}
+
+/// Returns the last word of each value: a scheme comes before a key.
+fn last_words<'a>(
+    values: impl Iterator<Item = (&'a String, &'a SecretText)>,
+) -> impl Iterator<Item = &'a str> {
+    values.filter_map(|(_, value)| value.reveal().split_whitespace().last())
 }
 
 /// Returns a message of the user without the keys in it: it is stored, and sent with every request.

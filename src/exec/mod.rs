@@ -38,7 +38,7 @@ pub use command::{
     CONFINEMENT_HELP, CommandEnd, CommandInput, CommandOutcome, CommandSpec, ExecError,
     shell_is_bash,
 };
-pub use command_env::variables::{has_address_password, is_secret_variable};
+pub use command_env::variables::{has_address_password, is_key_variable, is_secret_variable};
 pub use command_env::{VariableFilter, clean_environment};
 pub use confine::policy::{
     CopiedFile, LinkedRepositoryAccess, NetworkAccess, ResourceLimits, SandboxMode, SandboxPolicy,

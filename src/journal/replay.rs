@@ -64,7 +64,8 @@ pub struct SessionHistory {
     pub(super) reading: HashSet<CallId>,
     /// What the sub-agents of the newest reply's calls have reported.
     pub(super) subagent_usage: HashMap<CallId, PricedUsage>,
-    /// The commands that calls have started in the background since the session was resumed.
+    /// The commands that calls have started in the background since the session was resumed, without those of which it is
+    /// known that they have ended.
     pub(super) background_commands: Vec<(CallId, Arc<str>)>,
     /// The worktrees of sub-agents whose calls have results.
     pub(super) finished_worktrees: Vec<Arc<str>>,
@@ -377,6 +378,12 @@ impl SessionHistory {
                 let Some(call) = self.machine.state.call_of(*id) else { return };
                 let reported = self.subagent_usage.entry(call.call.id.clone()).or_default();
                 *reported = *reported + PricedUsage { usage: *usage, cost: *cost };
+            }
+            Event::CommandEnded { id } => {
+                let commands = &self.machine.state.run().commands;
+                if let Some(ended) = commands.iter().find(|command| command.id == *id) {
+                    self.background_commands.retain(|(call, _)| *call != ended.call);
+                }
             }
             Event::Replied { .. } => {
                 self.subagent_usage.clear();

@@ -156,9 +156,11 @@ impl ServerConnection {
                 None => self.initialize(SESSION_VERSIONS[0], wait),
             },
             // Some servers answer unknown methods with an empty body.
-            Err(ServerError::Status { status: 400..500, .. } | ServerError::Malformed(_)) => {
-                self.initialize(SESSION_VERSIONS[0], wait)
-            }
+            Err(
+                ServerError::Status { status: 400..500, .. }
+                | ServerError::Unreadable(_)
+                | ServerError::Malformed(_),
+            ) => self.initialize(SESSION_VERSIONS[0], wait),
             Err(ServerError::TimedOut(_)) => match self.initialize(SESSION_VERSIONS[0], wait) {
                 // The server was only slow.
                 Err(ServerError::Refused(_)) => {

@@ -67,6 +67,9 @@ pub enum ServerError {
     /// It answered with an error.
     #[error("it answered with an error: {0}")]
     Refused(RpcError),
+    /// Its answer can't be parsed.
+    #[error("its answer could not be read: {0}")]
+    Unreadable(String),
     /// Its answer violates the protocol.
     #[error("its response violates the protocol: {0}")]
     Malformed(String),
@@ -131,7 +134,8 @@ impl ServerError {
 
     /// Returns whether a call without an answer may have had an effect.
     pub(super) fn may_have_run(&self) -> bool {
-        self.is_connection_loss() || matches!(self, Self::TimedOut(_))
+        self.is_connection_loss()
+            || matches!(self, Self::TimedOut(_) | Self::Unreadable(_) | Self::Malformed(_))
     }
 }
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::elicitation::{self, ELICIT};
 use super::error::RpcError;
+use crate::net::ReadableFields;
 
 /// A request to a server.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +46,13 @@ pub(super) enum ServerMessage {
         id: u64,
         /// The message.
         text: String,
+    },
+    /// What was meant as the answer to a request, and is none.
+    Unreadable {
+        /// The request; `None` if the ID can't be read either.
+        id: Option<u64>,
+        /// The reason.
+        why: String,
     },
     /// Another notification.
     Notification,
@@ -96,24 +104,39 @@ pub(super) fn client_result(id: &Value, result: &Value) -> Value {
 impl ServerMessage {
     /// Parses a message or a batch; `None` if it is neither.
     pub(super) fn parse(text: &[u8]) -> Option<Vec<Self>> {
-        match serde_json::from_slice(text).ok()? {
-            Value::Array(items) => {
+        match serde_json::from_slice(text) {
+            Ok(Value::Array(items)) => {
                 // An unknown message does not invalidate the others.
                 let messages: Vec<_> = items.into_iter().filter_map(Self::from_value).collect();
                 Some(messages).filter(|messages| !messages.is_empty())
             }
-            value => Self::from_value(value).map(|messages| vec![messages]),
+            Ok(value) => Self::from_value(value).map(|messages| vec![messages]),
+            Err(error) => {
+                let fields = ReadableFields::of(text);
+                let id = fields.id.as_ref().and_then(Value::as_u64).or_else(|| last_id(text));
+                let is_reply = fields.has_outcome || fields.has_version && id.is_some();
+                let unreadable = || Self::Unreadable { id, why: error.to_string() };
+                (is_reply && !fields.has_method).then(|| vec![unreadable()])
+            }
         }
     }
 
     fn from_value(value: Value) -> Option<Self> {
         let Value::Object(mut fields) = value else { return None };
-        if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-            return None;
-        }
+        let version = fields.remove("jsonrpc");
         // Some servers write every field, including those of other message kinds, as null.
         let mut field = |name: &str| fields.remove(name).filter(|value| !value.is_null());
         let (id, method, error) = (field("id"), field("method"), field("error"));
+        // Our IDs are numbers; a text that looks like one is not ours.
+        let own_id = id.as_ref().and_then(Value::as_u64);
+        let unreadable = |why: &str| Self::Unreadable { id: own_id, why: why.to_owned() };
+        if version.as_ref().and_then(Value::as_str) != Some("2.0") {
+            // A line of a log may have an ID and the text of an error, too.
+            let has_outcome = error.iter().chain(fields.get("result")).any(Value::is_object);
+            let is_reply =
+                own_id.is_some() && method.is_none() && (version.is_some() || has_outcome);
+            return is_reply.then(|| unreadable("it is not a message of JSON-RPC 2.0"));
+        }
         match method {
             Some(Value::String(method)) => Some(match id {
                 Some(Value::Array(_) | Value::Object(_)) => Self::Notification,
@@ -129,10 +152,12 @@ impl ServerMessage {
                 let outcome = match (fields.remove("result"), error) {
                     (_, Some(error)) => Err(RpcError::from_value(&error)),
                     (Some(result), None) => Ok(result),
-                    (None, None) => return None,
+                    (None, None) => {
+                        let is_own = own_id.is_some();
+                        return is_own.then(|| unreadable("it has neither a result nor an error"));
+                    }
                 };
-                // Our IDs are numbers; a text that looks like one is not ours.
-                Some(Self::Reply { id: id.as_ref().and_then(Value::as_u64), outcome })
+                Some(Self::Reply { id: own_id, outcome })
             }
         }
     }
@@ -154,6 +179,16 @@ impl ServerMessage {
             _ => Self::Notification,
         }
     }
+}
+
+/// Returns the ID that is the last field of a message, as some servers write it.
+fn last_id(text: &[u8]) -> Option<u64> {
+    let text = text.trim_ascii_end().strip_suffix(b"}")?.trim_ascii_end();
+    let digits = text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (before, number) = text.split_at(text.len() - digits);
+    let name = before.trim_ascii_end().strip_suffix(b":")?.trim_ascii_end();
+    name.ends_with(b"\"id\"").then_some(())?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 impl RpcError {
@@ -201,13 +236,40 @@ mod tests {
             "[1]",
             "{\"jsonrpc\":\"2.0\"}",
             "{\"jsonrpc\":\"2.0\",\"method\":1}",
-            "{\"jsonrpc\":\"1.0\",\"id\":1,\"result\":1}",
+            "{\"jsonrpc\":\"1.0\",\"id\":\"a\",\"result\":1}",
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping",
+            "{\"level\":\"warn\",\"id\":1,\"error\":\"slow\"}",
+            "{\"level\":\"warn\",\"id\":1",
+            "{'id': 1, 'result': 2}",
             "\u{0}",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }
         assert_eq!(ServerMessage::parse(b"\xff{}"), None);
         assert_eq!(parse(&"[".repeat(100_000)), None);
+    }
+
+    /// Fault M5.
+    #[test]
+    fn an_answer_that_cannot_be_read_has_the_id_that_can() {
+        for (text, id, why) in [
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"ty"#, Some(7), "EOF while parsing"),
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"id":8,"x":}}"#, Some(7), "expected value"),
+            (r#"{"result":{"x":},"jsonrpc":"2.0", "id" : 7 }"#, Some(7), "expected value"),
+            (r#"{"result":{"id":8,"content":["#, None, "EOF while parsing"),
+            (r#"{"jsonrpc":"1.0","id":7,"result":1}"#, Some(7), "not a message of JSON-RPC 2.0"),
+            (r#"{"id":7,"result":{}}"#, Some(7), "not a message of JSON-RPC 2.0"),
+            (r#"{"jsonrpc":"2.0","id":7}"#, Some(7), "neither a result nor an error"),
+            (r#"{"jsonrpc":"2.0","id":7,"result":1}{}"#, Some(7), "trailing characters"),
+        ] {
+            match parse(text).as_deref() {
+                Some([ServerMessage::Unreadable { id: found, why: reason }]) => {
+                    assert_eq!(*found, id, "{text}");
+                    assert!(reason.contains(why), "{text}: {reason}");
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        }
     }
 
     #[test]

@@ -213,6 +213,10 @@ impl StdioState {
             ServerMessage::Reply { id: Some(id), outcome } => {
                 (id, PendingEvent::Reply(outcome.map_err(ServerError::Refused)))
             }
+            ServerMessage::Unreadable { id, why } => {
+                let Some(id) = id.or_else(|| self.only_pending()) else { return };
+                (id, PendingEvent::Reply(Err(ServerError::Unreadable(why))))
+            }
             ServerMessage::Progress { id, text } => (id, PendingEvent::Progress(text)),
             ServerMessage::Request { id, method, params } if method == ELICIT => {
                 return self.pass_question(&id, params);
@@ -230,6 +234,14 @@ impl StdioState {
         };
         if let Some(listener) = listener {
             let _ = listener.send(event);
+        }
+    }
+
+    /// Returns the ID of the request that is answered next, if there is only one.
+    fn only_pending(&self) -> Option<u64> {
+        match &*lock(&self.pending) {
+            PendingReplies::Open(waiting) if waiting.len() == 1 => waiting.keys().next().copied(),
+            PendingReplies::Open(_) | PendingReplies::Ended(_) => None,
         }
     }
 

@@ -106,7 +106,7 @@ pub struct HttpResponse {
 /// The size limit of a response.
 const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
-/// The size of a buffer, four times that of a TLS record.
+/// The size of a buffer, four times that of a TLS record. The head of a response has to fit into it.
 const BUFFER_SIZE: usize = 64 << 10;
 
 /// How long an idle connection is kept: long enough for a tool to run between two calls.

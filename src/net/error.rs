@@ -96,6 +96,14 @@ pub enum NetError {
         /// The size limit in bytes.
         limit: u64,
     },
+    /// The headers of the response are too large, or too many.
+    #[error("the headers of the response of {host} are too large: {cause}")]
+    HeadersTooLarge {
+        /// The host.
+        host: String,
+        /// The limit that they exceed.
+        cause: String,
+    },
     /// The request is invalid.
     #[error("invalid request: {cause}")]
     #[serde(rename = "request")]
@@ -150,6 +158,9 @@ pub(super) struct ErrorContext<'a> {
     pub(super) part: ResponsePart,
 }
 
+/// What the HTTP library says of a head with more headers than it takes.
+const TOO_MANY_HEADERS: &str = "too many headers";
+
 impl ErrorContext<'_> {
     /// Converts an error of the HTTP library.
     pub(super) fn to_net_error(&self, error: ureq::Error) -> NetError {
@@ -191,9 +202,21 @@ impl ErrorContext<'_> {
             Error::Protocol(error) if self.part == ResponsePart::Body => {
                 NetError::BrokenResponse { host, cause: error.to_string() }
             }
-            Error::Protocol(error) => NetError::NotHttp { host, cause: error.to_string() },
-            Error::LargeResponseHeader(..) => {
-                NetError::NotHttp { host, cause: "its head has no end".to_owned() }
+            Error::Protocol(error) => match error.to_string() {
+                cause if cause.contains(TOO_MANY_HEADERS) => {
+                    NetError::HeadersTooLarge { host, cause: TOO_MANY_HEADERS.to_owned() }
+                }
+                cause => NetError::NotHttp { host, cause },
+            },
+            Error::LargeResponseHeader(..) if self.part == ResponsePart::Body => {
+                NetError::BrokenResponse {
+                    host,
+                    cause: "a chunk has no end of its size".to_owned(),
+                }
+            }
+            Error::LargeResponseHeader(_, limit) => {
+                let cause = format!("more than {} KiB", limit >> 10);
+                NetError::HeadersTooLarge { host, cause }
             }
             error => NetError::InvalidRequest { cause: error.to_string() },
         }

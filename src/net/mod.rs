@@ -11,6 +11,7 @@ mod drain;
 mod endpoint;
 mod error;
 pub mod event_stream;
+mod readable_fields;
 mod resolver;
 mod retry_after;
 mod secret;
@@ -24,7 +25,8 @@ pub use client::{
 pub use endpoint::{Endpoint, EndpointError};
 pub(crate) use error::Result;
 pub use error::{ExchangePhase, NetError};
-pub use retry_after::retry_after;
+pub use readable_fields::ReadableFields;
+pub use retry_after::{MAX_RETRY_DELAY, retry_after};
 pub(crate) use secret::MASK;
 pub use secret::{MaskingWriter, Secret, SecretError, Secrets, mask_address};
 

@@ -8,7 +8,10 @@ use jiff::fmt::rfc2822;
 use super::{HeaderMap, header};
 use crate::types::TimeSpan;
 
-/// Returns the delay before a retry that the headers of a response ask for.
+/// The longest delay; one that is longer counts as this.
+pub const MAX_RETRY_DELAY: TimeSpan = TimeSpan::from_secs(365 * 86_400);
+
+/// Returns the delay before a retry that the headers of a response ask for, at most [`MAX_RETRY_DELAY`].
 ///
 /// `retry-after-ms` takes precedence over `Retry-After` in seconds, possibly with a fraction, or as a date. A date is
 /// relative to the server's own `Date`, so that a wrong clock here makes no difference. Negative and invalid values are
@@ -27,11 +30,11 @@ pub fn retry_after(headers: &HeaderMap) -> Option<TimeSpan> {
         let micros = until.as_microsecond() - now.as_microsecond();
         u64::try_from(micros).ok().map(TimeSpan)
     };
-    millis.or_else(seconds).or_else(date)
+    millis.or_else(seconds).or_else(date).map(|delay| delay.min(MAX_RETRY_DELAY))
 }
 
 /// Parses a number of units of so many microseconds.
-pub(super) fn parse_duration(text: &str, unit: f64) -> Option<TimeSpan> {
+fn parse_duration(text: &str, unit: f64) -> Option<TimeSpan> {
     let count: f64 = text.parse().ok()?;
     let micros = count * unit;
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -83,6 +86,8 @@ mod tests {
             assert_eq!(delay(&[("retry-after", garbage), NOW]), None, "{garbage}");
         }
         assert_eq!(delay(&[("retry-after", "86400")]), Some(TimeSpan::from_secs(86_400)));
-        assert_eq!(delay(&[("retry-after", "1e300")]), Some(TimeSpan(u64::MAX)));
+        for long in ["99999999999999999999", "1e300", "Thu, 31 Dec 2999 23:59:59 GMT"] {
+            assert_eq!(delay(&[("retry-after", long), NOW]), Some(MAX_RETRY_DELAY), "{long}");
+        }
     }
 }

@@ -6,6 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use thiserror::Error;
 
+use crate::types::matches_wildcard;
+
 /// A key or a token. It is never printed or stored; only [`Secret::expose`] returns it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
@@ -81,18 +83,34 @@ const MIN_REST: usize = 4;
 /// The length of the shortest secret. A shorter one would match ordinary text.
 const MIN_SECRET_LENGTH: usize = 12;
 
-/// The length of the shortest key of a provider. Shorter values are placeholders for servers that ignore the key.
+/// The length of the shortest key: of a provider, or a value that is named as a key. Shorter values are placeholders for
+/// servers that ignore the key.
 const MIN_KEY_LENGTH: usize = 8;
+
+/// The words of placeholders for keys, such as `not-needed`.
+const PLACEHOLDER_WORDS: &str = "a|api|apikey|change|changeme|default|dummy|empty|example|fake|ignored|insert|key|lm|local|me|\
+    my|needed|no|none|not|null|placeholder|required|secret|set|sk|studio|test|token|unused|used|your";
 
 impl Secrets {
     /// Returns the values that differ from ordinary text: long, a single word, and neither a path nor an address.
     pub fn from_values<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::from_distinctive(values, |value| value.len() >= MIN_SECRET_LENGTH)
+    }
+
+    /// Returns the values of what is named as a key, also short ones, except for placeholders.
+    pub fn from_key_values<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::from_distinctive(values, |value| {
+            value.len() >= MIN_KEY_LENGTH && !is_placeholder(value)
+        })
+    }
+
+    fn from_distinctive<'a>(
+        values: impl IntoIterator<Item = &'a str>,
+        is_long: impl Fn(&str) -> bool,
+    ) -> Self {
         let is_distinctive = |value: &&str| {
             let is_word = value.bytes().all(|byte| byte.is_ascii_graphic());
-            value.len() >= MIN_SECRET_LENGTH
-                && is_word
-                && !value.starts_with('/')
-                && !value.contains("://")
+            is_word && is_long(value) && !value.starts_with('/') && !value.contains("://")
         };
         Self::from_texts(values.into_iter().map(str::trim).filter(is_distinctive).map(Arc::from))
     }
@@ -273,6 +291,15 @@ impl<W: Write> Write for MaskingWriter<W> {
     }
 }
 
+/// Returns whether a value stands for a key that is not needed: the words of a placeholder, or one character again and
+/// again.
+fn is_placeholder(value: &str) -> bool {
+    let lower = value.to_ascii_lowercase();
+    let is_known = |word: &str| word.is_empty() || matches_wildcard(PLACEHOLDER_WORDS, word);
+    lower.split(['-', '_', '.']).all(is_known)
+        || lower.bytes().all(|byte| byte == lower.as_bytes()[0])
+}
+
 /// The prefixes of well-known keys, and the minimum length of what follows.
 const KEY_PATTERNS: [(usize, &[&str]); 5] = [
     (16, &["AKIA", "ASIA", "Bearer ", "bearer "]),
@@ -449,5 +476,25 @@ mod tests {
         let text = format!("{} canary-0123456-longer canary-0123456", values.join(" "));
         assert_eq!(secrets.mask(text), format!("{} *** ***", values.join(" ")));
         assert_eq!(format!("{secrets:?}"), "2 secrets");
+    }
+
+    #[test]
+    fn short_keys_are_masked_and_placeholders_are_not() {
+        let others = [
+            "sesame",
+            "not-needed",
+            "NO_API_KEY",
+            "lm-studio",
+            "your-key",
+            "xxxxxxxxxx",
+            "********",
+            "/run/keys",
+            "a://host",
+            "two words",
+        ];
+        let secrets =
+            Secrets::from_key_values(others.into_iter().chain(["opensesame", "abcdefgh"]));
+        let text = format!("{} opensesame abcdefghi", others.join(" "));
+        assert_eq!(secrets.mask(text), format!("{} *** ***i", others.join(" ")));
     }
 }

@@ -55,6 +55,12 @@ impl Transport for TimedTransport {
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+        let buffers = self.transport.buffers();
+        if buffers.input_append_buf().is_empty() {
+            // The library reads nothing into a full buffer, and takes that for the end of the connection.
+            let size = buffers.input().len();
+            return Err(Error::LargeResponseHeader(size, size));
+        }
         // All phases except the body have their own timeout.
         let (limit, reason) = match timeout.after {
             Limit::Exact(limit) => (limit, timeout.reason),

@@ -282,6 +282,11 @@ impl Driver {
                 };
                 self.handle_event(&Event::Authorized { id, authorization })
             }
+            DriverInput::ToolLost { id, result, command } => {
+                let ended = command.map(|id| Event::CommandEnded { id });
+                let events = ended.into_iter().chain([Event::ToolCompleted { id, result }]);
+                events.fold(self, |driver, event| driver.handle_event(&event))
+            }
             DriverInput::CheckpointTaken(record) => self.handle_checkpoint(record),
             DriverInput::PreCallHooksRun { id, messages } => {
                 let event = self.prepared_event(id, messages);

@@ -1,12 +1,12 @@
 //! How each effect is performed: one call of a port per effect.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::driver::{Driver, PendingCall, PendingTiming};
 use super::executor::{DriverInput, EffectTask, InputSink, TaskThread};
 use crate::machine::{BudgetShare, CallIntent, CallPurpose, CheckResult, Effect, Event};
 use crate::port::{
-    AuthorizationOutcome, CallTiming, CancellationToken, EffectContext, JournalRecord,
+    AuthorizationOutcome, CallTiming, CancellationToken, EffectContext, JournalRecord, lock,
 };
 use crate::types::{
     EffectId, Fault, FaultKind, Tokens, ToolCall, ToolResult, ToolStatus, UserMessage,
@@ -189,12 +189,16 @@ impl Driver {
             self.cancellations.insert(id, cancel.clone());
             (id, cancel)
         });
+        // Taken by the task once it runs, which then reports the end of the command.
+        let command = Arc::new(Mutex::new(command));
+        let unstarted = Arc::clone(&command);
         self.start_task(
             id,
             TaskThread::Pool,
             move |scope, _| {
                 let begun = clock.now();
                 let scope = scope.clone().with_budget(budget);
+                let command = lock(&command).take();
                 let scope = match command {
                     Some((id, cancel)) => scope.with_command(id, cancel),
                     None => scope,
@@ -205,7 +209,8 @@ impl Driver {
             },
             move |why| {
                 let result = ToolResult::new(lost, ToolStatus::Failed, why);
-                DriverInput::Event(Event::ToolCompleted { id, result })
+                let command = lock(&unstarted).take().map(|(id, _)| id);
+                DriverInput::ToolLost { id, result, command }
             },
         );
     }

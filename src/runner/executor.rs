@@ -8,7 +8,8 @@ use crate::port::{
     PreparedCall, ReplyDelta,
 };
 use crate::types::{
-    CallAccess, CallId, CheckpointRecord, EffectId, Reply, Signal, TimeSpan, UserMessage,
+    CallAccess, CallId, CheckpointRecord, EffectId, Reply, Signal, TimeSpan, ToolResult,
+    UserMessage,
 };
 
 /// Runs tasks and returns their results.
@@ -52,6 +53,15 @@ pub enum DriverInput {
         call: CallId,
         /// The outcome.
         outcome: AuthorizationOutcome,
+    },
+    /// The task of a tool call could not be started, or panicked.
+    ToolLost {
+        /// The effect.
+        id: EffectId,
+        /// The result.
+        result: ToolResult,
+        /// The command of the call, if it was not started and never will be.
+        command: Option<EffectId>,
     },
     /// The hooks before a model call have run.
     PreCallHooksRun {

@@ -285,9 +285,9 @@ impl BackgroundCommand {
         format!("`{short}{more}`")
     }
 
-    /// Adds output.
-    pub(super) fn add_output(&self, bytes: &[u8]) {
-        lock(&self.state).log.add(bytes);
+    /// Adds output: standard output is 0, error output is 1.
+    pub(super) fn add_output(&self, output: usize, bytes: &[u8]) {
+        lock(&self.state).log.add(output, bytes);
         self.changed.notify_all();
     }
 

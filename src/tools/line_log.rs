@@ -1,4 +1,5 @@
-//! The numbered lines of a growing output, in bounded memory.
+//! The numbered lines of a growing output, in bounded memory. Those of standard output and of error output are in the order
+//! in which they were completed.
 
 use std::collections::VecDeque;
 
@@ -18,16 +19,22 @@ pub(super) struct LineLog {
     /// The lines between head and tail.
     dropped: u64,
     store: LineStore,
-    /// The beginning of the last line.
-    partial: Vec<u8>,
-    /// How much of it was read.
-    partial_read: usize,
+    /// The unfinished lines of both outputs: a line, and so a secret, is not divided by the other output.
+    partial: [PartialLine; 2],
     /// Whether nothing is added any more.
     is_over: bool,
-    /// What an unfinished line may be the beginning of.
+    /// What unfinished lines may be the beginning of.
     secrets: Secrets,
     /// The next line to be read, counted from 1.
     next: u64,
+}
+
+/// The beginning of a line.
+#[derive(Debug, Default)]
+struct PartialLine {
+    bytes: Vec<u8>,
+    /// How much of it was read.
+    read: usize,
 }
 
 /// The place for lines that memory does not hold.
@@ -74,18 +81,18 @@ impl LineLog {
         Self { store: LineStore::Waiting(spool), secrets, ..Self::default() }
     }
 
-    /// Appends output.
-    pub(super) fn add(&mut self, mut bytes: &[u8]) {
+    /// Appends to an output: standard output is 0, error output is 1.
+    pub(super) fn add(&mut self, output: usize, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let space = MAX_LINE - self.partial.len();
+            let partial = &mut self.partial[output];
+            let space = MAX_LINE - partial.bytes.len();
             let end = memchr::memchr(b'\n', &bytes[..bytes.len().min(space)]);
             let taken = end.map_or(bytes.len().min(space), |end| end + 1);
             let (line, rest) = bytes.split_at(taken);
-            self.partial.extend_from_slice(line);
+            partial.bytes.extend_from_slice(line);
             bytes = rest;
-            if end.is_some() || self.partial.len() >= MAX_LINE {
-                let line = std::mem::take(&mut self.partial);
-                self.partial_read = 0;
+            if end.is_some() || partial.bytes.len() >= MAX_LINE {
+                let line = std::mem::take(partial).bytes;
                 for line in plain_lines(&line) {
                     self.push(line);
                 }
@@ -93,7 +100,7 @@ impl LineLog {
         }
     }
 
-    /// Nothing is added any more: the last line is as complete as it gets.
+    /// Nothing is added any more: unfinished lines are as complete as they get.
     pub(super) fn finish(&mut self) {
         self.is_over = true;
     }
@@ -142,23 +149,37 @@ impl LineLog {
 
     /// Returns whether there is output that was not read yet.
     pub(super) fn has_new(&self) -> bool {
-        self.complete() >= self.next.max(1) || self.partial.len() > self.partial_read
+        let is_unread = |line: &PartialLine| line.bytes.len() > line.read;
+        self.complete() >= self.next.max(1) || self.partial.iter().any(is_unread)
     }
 
-    /// Returns lines from one on, counted from 1, with the unfinished last one.
+    /// Returns the number of lines, with the unfinished ones.
+    fn total(&self) -> u64 {
+        self.complete() + self.unfinished_lines().count() as u64
+    }
+
+    /// Returns lines from one on, counted from 1, with the unfinished ones at the end.
     fn lines_from(&self, first: u64) -> impl Iterator<Item = (u64, String)> {
-        let last = self.unfinished_line().map(|line| (self.complete() + 1, line));
-        self.complete_lines_from(first).chain(last.filter(|(number, _)| *number >= first))
+        let last = (self.complete() + 1..).zip(self.unfinished_lines());
+        self.complete_lines_from(first).chain(last.filter(move |(number, _)| *number >= first))
     }
 
-    /// Returns what can be shown of the unfinished last line: without an end that may be the beginning of a secret.
-    fn unfinished_line(&self) -> Option<String> {
-        let mut line = plain_lines(&self.partial).join("\n");
-        match self.is_over {
-            true => line = self.secrets.mask_end(line),
-            false => line.truncate(self.secrets.complete(&line)),
-        }
-        (!line.is_empty()).then_some(line)
+    /// Returns what can be shown of the unfinished lines: without an end that may be the beginning of a secret.
+    fn unfinished_lines(&self) -> impl Iterator<Item = String> {
+        let shown = |partial: &PartialLine| {
+            let mut line = plain_lines(&partial.bytes).join("\n");
+            match self.is_over {
+                true => line = self.secrets.mask_end(line),
+                false => line.truncate(self.secrets.complete(&line)),
+            }
+            line
+        };
+        self.partial.iter().map(shown).filter(|line| !line.is_empty())
+    }
+
+    /// Marks the unfinished lines as read.
+    fn mark_unfinished(&mut self) {
+        self.partial.iter_mut().for_each(|line| line.read = line.bytes.len());
     }
 
     /// Returns the complete lines from one on, counted from 1.
@@ -176,13 +197,12 @@ impl LineLog {
         kept.filter(move |(number, _)| *number >= first)
     }
 
-    /// Returns the end of the unfinished last line, if there is one.
-    pub(super) fn unfinished_end(&self) -> Option<String> {
-        let end = &self.partial[self.partial.len().saturating_sub(SEARCHED_BYTES)..];
-        (!end.is_empty()).then(|| plain_lines(end).join("\n"))
+    /// Returns the ends of the unfinished lines.
+    pub(super) fn unfinished_ends(&self) -> impl Iterator<Item = String> {
+        self.partial.iter().filter(|line| !line.bytes.is_empty()).map(PartialLine::end)
     }
 
-    /// Returns this many of the last complete lines and the unfinished one, for the user.
+    /// Returns this many of the last complete lines and the unfinished ones, for the user.
     pub(super) fn preview(&self, lines: u64) -> String {
         let shown = |line: String, bytes: usize| match bytes > MAX_SHOWN_LINE {
             true => format!("[a line of {bytes} bytes]"),
@@ -193,14 +213,15 @@ impl LineLog {
             let bytes = line.len();
             shown(line, bytes)
         });
-        let last = self.unfinished_end().map(|end| shown(end, self.partial.len()));
+        let begun = self.partial.iter().filter(|line| !line.bytes.is_empty());
+        let last = begun.map(|line| shown(line.end(), line.bytes.len()));
         complete.chain(last).collect::<Vec<_>>().join("\n")
     }
 
     /// Returns this many of the last lines, at most `capacity` bytes of each, with notes in place of what is left out. Marks
     /// nothing as read.
     pub(super) fn last_lines(&self, lines: u64, capacity: usize) -> String {
-        let total = self.complete() + u64::from(self.unfinished_line().is_some());
+        let total = self.total();
         let omitted = total.saturating_sub(lines);
         let mut text = match omitted {
             0 => String::new(),
@@ -224,7 +245,7 @@ impl LineLog {
             expected = number + 1;
         }
         self.next = self.next.max(self.complete() + 1);
-        self.partial_read = self.partial.len();
+        self.mark_unfinished();
     }
 
     /// Returns at most `limit` lines in at most `capacity` bytes: those from `first` on, or those that were not read yet.
@@ -251,10 +272,16 @@ impl LineLog {
             self.next = self.next.max(expected.min(complete + 1));
         }
         if is_last && first <= complete + 1 {
-            self.partial_read = self.partial.len();
+            self.mark_unfinished();
         }
-        let total = complete + u64::from(self.unfinished_line().is_some());
-        LogPage { text, lines, total }
+        LogPage { text, lines, total: self.total() }
+    }
+}
+
+impl PartialLine {
+    /// Returns its end, in which something is looked for.
+    fn end(&self) -> String {
+        plain_lines(&self.bytes[self.bytes.len().saturating_sub(SEARCHED_BYTES)..]).join("\n")
     }
 }
 
@@ -287,7 +314,7 @@ mod tests {
 
     fn log(text: &str) -> LineLog {
         let mut log = LineLog::default();
-        log.add(text.as_bytes());
+        log.add(0, text.as_bytes());
         log
     }
 
@@ -297,7 +324,7 @@ mod tests {
         let page = log.read(None, 10, 1_000);
         assert_eq!((page.text.as_str(), page.lines), ("one\ntwo\nPass\n", Some((1, 3))));
         assert!(!log.has_new());
-        log.add(b"word: \n");
+        log.add(0, b"word: \n");
         assert_eq!(log.read(None, 10, 1_000).text, "Password: \n");
         let page = log.read(None, 10, 1_000);
         assert_eq!(page, LogPage { text: String::new(), lines: None, total: 3 });
@@ -312,7 +339,7 @@ mod tests {
         let all = "token: geheim-123456-and-more, that is it: k";
         for length in 0..=all.len() {
             let mut log = LineLog { secrets: secrets.clone(), ..log("first\n") };
-            log.add(&all.as_bytes()[..length]);
+            log.add(0, &all.as_bytes()[..length]);
             let page = log.read(None, 9, 1_000);
             assert!(!log.has_new());
             let shown = secrets.mask_cut(page.text);
@@ -325,8 +352,22 @@ mod tests {
         let mut log = LineLog { secrets, ..log("geheim-1") };
         let page = log.read(None, 9, 1_000);
         assert_eq!(page, LogPage { text: String::new(), lines: None, total: 0 });
-        log.add(b"4\n");
+        log.add(0, b"4\n");
         assert_eq!(log.read(None, 9, 1_000).text, "geheim-14\n");
+    }
+
+    /// Otherwise a secret in it would not be masked.
+    #[test]
+    fn a_line_is_not_divided_by_error_output() {
+        let mut log = log("");
+        for (output, bytes) in [(0, "key: can"), (1, "!"), (1, "\nready"), (0, "ary")] {
+            log.add(output, bytes.as_bytes());
+        }
+        let page = log.read(None, 9, 1_000);
+        assert_eq!((page.text.as_str(), page.total), ("!\nkey: canary\nready\n", 3));
+        assert_eq!(log.preview(1), "!\nkey: canary\nready");
+        log.add(1, b" now\n");
+        assert_eq!(log.read(None, 9, 1_000).text, "ready now\nkey: canary\n");
     }
 
     #[test]
@@ -341,7 +382,7 @@ mod tests {
     fn a_long_line_is_one() {
         let long = "x".repeat(900_000);
         let mut log = stored(0, u64::MAX);
-        log.add(format!("one\n{long}\nthree\n").as_bytes());
+        log.add(0, format!("one\n{long}\nthree\n").as_bytes());
         assert_eq!(log.read(None, 9, 2_000_000).text, format!("one\n{long}\nthree\n"));
         assert_eq!(log.read(Some(3), 1, 100).text, "three\n");
     }
@@ -350,8 +391,11 @@ mod tests {
     fn a_preview_has_no_long_line() {
         let mut log = log(&format!("one\ntwo\n{}\nPass", "x".repeat(100_000)));
         assert_eq!(log.preview(2), "two\n[a line of 100000 bytes]\nPass");
-        log.add(&vec![b'y'; 1 << 20]);
-        assert_eq!(log.unfinished_end().map(|end| end.len()), Some(SEARCHED_BYTES));
+        log.add(0, &vec![b'y'; 1 << 20]);
+        assert_eq!(
+            log.unfinished_ends().map(|end| end.len()).collect::<Vec<_>>(),
+            [SEARCHED_BYTES]
+        );
         assert_eq!(log.preview(1), "[a line of 100000 bytes]\n[a line of 1048580 bytes]");
     }
 
@@ -359,9 +403,9 @@ mod tests {
     fn head_and_tail_of_a_flood_are_kept_with_their_numbers() {
         let mut log = LineLog::default();
         for number in 1..=200_000 {
-            log.add(format!("line {number}\n").as_bytes());
+            log.add(0, format!("line {number}\n").as_bytes());
         }
-        log.add("x".repeat(100_000).as_bytes());
+        log.add(0, "x".repeat(100_000).as_bytes());
         let kept: usize = log.lines_from(1).map(|(_, line)| line.len() + 1).sum();
         assert!(kept <= HEAD_BYTES + TAIL_BYTES + MAX_LINE, "{kept}");
         assert_eq!(log.read(Some(1), 1, 100).text, "line 1\n");
@@ -377,7 +421,7 @@ mod tests {
             Secrets::default(),
         );
         for number in 1..=lines {
-            log.add(format!("line {number}\n").as_bytes());
+            log.add(0, format!("line {number}\n").as_bytes());
         }
         log
     }

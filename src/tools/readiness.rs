@@ -89,7 +89,7 @@ impl ReadinessCondition {
             Self::Pattern { expression, text, next } => {
                 let is_match = |line: &str| expression.is_match(line.as_bytes()).unwrap_or(false);
                 let is_found = log.complete_lines_from(*next).any(|(_, line)| is_match(&line))
-                    || log.unfinished_end().is_some_and(|line| is_match(&line));
+                    || log.unfinished_ends().any(|line| is_match(&line));
                 *next = (*next).max(log.complete() + 1);
                 is_found.then(|| format!("a line of its output matches `{text}`"))
             }

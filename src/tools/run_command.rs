@@ -325,7 +325,7 @@ impl Call {
         let body = Arc::clone(&call);
         let run = move |running: &BackgroundCommand, cancel: &CancellationToken| {
             let before = body.denied.existing();
-            let output = |bytes: &[u8]| running.add_output(bytes);
+            let output = |output: usize, bytes: &[u8]| running.add_output(output, bytes);
             let ended = body.supervisor.run_in_background(&command, cancel, input, &output);
             match ended {
                 Ok(outcome) => {

@@ -49,6 +49,9 @@ const PASSED_VARIABLES: &str = "\
 const SECRET_VARIABLES: &str = "*KEY*|*TOKEN*|*SECRET*|*PASSWORD*|*PASSWD*|*PASSPHRASE*|*CREDENTIAL*|*COOKIE*|\
     *_AUTH*|*_PASS*|*_PAT_*|*_PAT|*_PWD|*_DSN*";
 
+/// Those of them whose values are keys and tokens, which no one chooses as an ordinary word.
+const KEY_VARIABLES: &str = "*API_KEY|*APIKEY|*ACCESS_KEY|*SECRET_KEY|*AUTH_KEY|*_TOKEN|TOKEN";
+
 /// Exceptions: keys of git's settings are names, and so are authors.
 const NOT_SECRET_VARIABLES: &str = "GIT_CONFIG_KEY_*|GIT_AUTHOR_*|*_AUTHOR|OLD_PWD";
 
@@ -60,6 +63,11 @@ const SECRET_OPTION_PREFIXES: [&str; 6] =
 pub fn is_secret_variable(name: &str) -> bool {
     let upper = name.to_uppercase();
     matches_wildcard(SECRET_VARIABLES, &upper) && !matches_wildcard(NOT_SECRET_VARIABLES, &upper)
+}
+
+/// Returns whether a variable of this name holds a key or a token, and not just any secret.
+pub fn is_key_variable(name: &str) -> bool {
+    is_secret_variable(name) && matches_wildcard(KEY_VARIABLES, &name.to_uppercase())
 }
 
 /// Returns whether a variable of this name is passed to commands.
@@ -138,6 +146,17 @@ mod tests {
         }
         for value in ["postgres://me@db/app", "https://example.org/a@b", "a@b", "/usr/bin", ""] {
             assert!(!has_address_password(value), "{value}");
+        }
+    }
+
+    #[test]
+    fn keys_are_distinguished_from_passwords_and_keys_of_tables() {
+        for name in ["OPENAI_API_KEY", "GITHUB_TOKEN", "TOKEN", "aws_secret_access_key"] {
+            assert!(is_key_variable(name), "{name}");
+        }
+        for name in ["DB_PASSWORD", "SORT_KEY", "KEYMAP", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK"]
+        {
+            assert!(!is_key_variable(name), "{name}");
         }
     }
 

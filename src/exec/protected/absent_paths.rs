@@ -115,6 +115,14 @@ pub(in crate::exec) fn denied_names(path: &Path) -> impl Iterator<Item = PathBuf
     })
 }
 
+/// Returns whether a name may be one of [`denied_names`].
+pub(in crate::exec) fn is_denied_name(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    let number = name.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+    let numbered = name[..name.len() - number].strip_suffix(b"-");
+    numbered.unwrap_or(name).ends_with(DENIED_SUFFIX.as_bytes())
+}
+
 /// Returns whether there is an entry, a dangling link too.
 fn exists((folder, name): &(Dir, &OsStr)) -> io::Result<bool> {
     match folder.symlink_metadata(name) {
@@ -143,6 +151,16 @@ mod tests {
         rename_denied(&folder, name).unwrap();
         assert!(!path.exists());
         assert_eq!(folder.entries().unwrap().count(), 101);
+    }
+
+    #[test]
+    fn the_names_of_denied_files_are_recognized() {
+        assert!(
+            denied_names(Path::new("a/b")).all(|name| is_denied_name(name.file_name().unwrap()))
+        );
+        for other in ["denied", "a.denied-", "a.denied.b", "a-2", "a.denied-2.b", ""] {
+            assert!(!is_denied_name(OsStr::new(other)), "{other}");
+        }
     }
 
     #[test]

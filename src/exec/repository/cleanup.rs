@@ -15,7 +15,7 @@ use super::ScanRoot;
 use super::git_config::{GitSetting, PlaceValue, format_config, has_word, parse};
 use super::scan::{self, GitItem, GitItemKind, GitItems, ItemContent, is_git_name};
 use crate::exec::confine::policy::resolve_path;
-use crate::exec::protected::absent_paths::{DENIED_SUFFIX, denied_names};
+use crate::exec::protected::absent_paths::{denied_names, is_denied_name};
 use crate::workspace::worktree::named_folder;
 
 /// Commands of a rebase list that run no program.
@@ -115,7 +115,8 @@ pub(super) fn leads_into(address: &str, work_tree: &Path, folders: &[PathBuf]) -
 /// Makes changed items harmless. Returns a sentence for each.
 pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> {
     let RootState { before, now, is_read_only: is_left, .. } = *found;
-    let mut notices = Vec::new();
+    // Each with the path that ends it.
+    let mut notices: Vec<(String, Option<PathBuf>)> = Vec::new();
     // Inner items first: renaming an outer one changes their paths.
     for (path, item) in now.iter().rev() {
         let old = before.get(path);
@@ -127,36 +128,20 @@ pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> 
         }
         let old = old.map(|item| PreviousItem { item, is_moved });
         let Some(remedy) = find_replacement(root, path, item, old, found) else { continue };
-        let shown = path.display();
-        let made = match &remedy {
-            Replacement::Content(content, mode, _) => {
-                // The rejected file stays readable.
-                let _ = rename_item(&root.dir, path);
-                write_file(&root.dir, path, content, *mode)
+        let (made, kept) = apply(root, path, &remedy);
+        if let (Replacement::Rename(_), Some(new)) = (&remedy, &kept) {
+            for (_, inner) in &mut notices {
+                let moved = inner.as_ref().and_then(|inner| inner.strip_prefix(path).ok());
+                *inner = moved.map(|rest| new.join(rest)).or_else(|| inner.take());
             }
-            Replacement::Permissions(mode, _) => set_permissions(&root.dir, path, *mode),
-            Replacement::Rename(_) => rename_item(&root.dir, path),
-        };
-        notices.push(match (made, remedy) {
-            (Ok(()), Replacement::Content(_, _, why)) => {
-                format!("sandbox denied: {why} in {shown}, which was restored; the version of the command is in {shown}.denied")
-            }
-            (Ok(()), Replacement::Permissions(_, why)) => {
-                format!("sandbox denied: {why} in {shown}, whose permissions were restored")
-            }
-            (Ok(()), Replacement::Rename(why)) => {
-                format!("sandbox denied: {why}; {shown} was renamed to {shown}.denied")
-            }
-            (
-                Err(error),
-                Replacement::Content(_, _, why)
-                | Replacement::Permissions(_, why)
-                | Replacement::Rename(why),
-            ) => {
-                format!("sandbox denied: {why} in {shown}, which could not be restored: {error}")
-            }
-        });
+        }
+        notices.push((describe(path, made, &remedy, kept.is_some()), kept));
     }
+    let notices = notices.into_iter().map(|(notice, kept)| match kept {
+        Some(kept) => format!("{notice} {}", kept.display()),
+        None => notice,
+    });
+    let mut notices: Vec<String> = notices.collect();
     for (path, item) in before {
         if item.kind != GitItemKind::Exact
             || is_left(path)
@@ -182,6 +167,46 @@ pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> 
         });
     }
     notices
+}
+
+/// Makes an item harmless. Returns the path where it is kept, if there is one.
+fn apply(root: &ScanRoot, path: &Path, remedy: &Replacement) -> (io::Result<()>, Option<PathBuf>) {
+    match remedy {
+        Replacement::Content(content, mode, _) => {
+            // The rejected file stays readable.
+            let kept = rename_item(&root.dir, path).ok().flatten();
+            (write_file(&root.dir, path, content, *mode), kept)
+        }
+        Replacement::Permissions(mode, _) => (set_permissions(&root.dir, path, *mode), None),
+        Replacement::Rename(_) => match rename_item(&root.dir, path) {
+            Ok(kept) => (Ok(()), kept),
+            Err(error) => (Err(error), None),
+        },
+    }
+}
+
+/// Returns the sentence about an item; a path follows it if the item is kept.
+fn describe(path: &Path, made: io::Result<()>, remedy: &Replacement, is_kept: bool) -> String {
+    let (Replacement::Content(_, _, why)
+    | Replacement::Permissions(_, why)
+    | Replacement::Rename(why)) = remedy;
+    let shown = path.display();
+    let kept = if is_kept { "; the version of the command is in" } else { "" };
+    match (made, remedy) {
+        (Ok(()), Replacement::Content(..)) => {
+            format!("sandbox denied: {why} in {shown}, which was restored{kept}")
+        }
+        (Ok(()), Replacement::Permissions(..)) => {
+            format!("sandbox denied: {why} in {shown}, whose permissions were restored")
+        }
+        (Ok(()), Replacement::Rename(_)) => {
+            let what = if is_kept { "renamed to" } else { "removed" };
+            format!("sandbox denied: {why}; {shown} was {what}")
+        }
+        (Err(error), _) => {
+            format!("sandbox denied: {why} in {shown}, which could not be restored: {error}{kept}")
+        }
+    }
 }
 
 /// An item before the first command.
@@ -415,12 +440,15 @@ fn is_target_beside(path: &Path, target: &Path) -> bool {
     path.parent().is_some() && target.is_relative() && target.components().all(is_down)
 }
 
-/// Renames a path, so that no program follows it; removes it if that fails.
-pub(super) fn rename_item(root: &Dir, path: &Path) -> io::Result<()> {
+/// Renames a path, so that no program follows it; removes it if that fails. Returns its new name, unless it was removed.
+pub(super) fn rename_item(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
     let mut free = denied_names(path).filter(|path| root.symlink_metadata(path).is_err());
     let free = free.next().ok_or(io::ErrorKind::AlreadyExists)?;
     let rename = || root.rename(path, root, &free);
-    with_writable_folder(root, path, rename).or_else(|_| root.remove_file(path))
+    match with_writable_folder(root, path, rename) {
+        Ok(()) => Ok(Some(free)),
+        Err(_) => root.remove_file(path).map(|()| None),
+    }
 }
 
 /// Replaces a file.
@@ -487,7 +515,7 @@ pub(super) fn exact_items(root: &Dir, path: &Path, own: &[PathBuf], items: &mut 
     }
     let Ok(entries) = root.read_dir(path) else { return };
     for entry in entries.flatten() {
-        if entry.file_name().as_bytes().ends_with(DENIED_SUFFIX.as_bytes()) {
+        if is_denied_name(&entry.file_name()) {
             continue;
         }
         exact_items(root, &path.join(entry.file_name()), own, items);

@@ -46,16 +46,15 @@ pub(super) fn rename_followed(
                     continue;
                 }
                 let shown = file.display();
-                notices.push(match rename_item(&root.dir, &file) {
-                    Ok(()) => format!(
-                        "sandbox denied: the user's configuration makes git run or follow {shown} in a work tree that a \
-                         command has created; it was renamed to {shown}{DENIED_SUFFIX}"
-                    ),
-                    Err(error) => format!(
-                        "sandbox denied: the user's configuration makes git run or follow {shown} in a work tree that a \
-                         command has created; it could not be renamed: {error}"
-                    ),
-                });
+                let end = match rename_item(&root.dir, &file) {
+                    Ok(Some(new)) => format!("was renamed to {}", new.display()),
+                    Ok(None) => "was removed".to_owned(),
+                    Err(error) => format!("could not be renamed: {error}"),
+                };
+                notices.push(format!(
+                    "sandbox denied: the user's configuration makes git run or follow {shown} in a work tree that a \
+                     command has created; it {end}"
+                ));
             }
         }
     }

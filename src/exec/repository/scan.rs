@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::watches::{WatchId, Watches};
-use crate::exec::protected::absent_paths::DENIED_SUFFIX;
+use crate::exec::protected::absent_paths::is_denied_name;
 use crate::exec::stored_path::{self, WithPaths};
 
 /// Something that git executes or follows.
@@ -456,11 +456,7 @@ fn read_item(root: &Dir, path: &Path, name: &OsStr, place: FolderRole) -> Option
             GitItemKind::Todo
         }
         // Git runs hooks by their exact names, so one that was denied before stays denied.
-        (FolderRole::Hooks, name)
-            if ![b".sample".as_slice(), DENIED_SUFFIX.as_bytes()]
-                .iter()
-                .any(|end| name.ends_with(end)) =>
-        {
+        (FolderRole::Hooks, bytes) if !bytes.ends_with(b".sample") && !is_denied_name(name) => {
             GitItemKind::Hook
         }
         (FolderRole::Remotes, _) => GitItemKind::Exact,

@@ -28,8 +28,8 @@ impl Supervisor {
         create_pipe()
     }
 
-    /// Runs a command with this input, as [`run`](Self::run) does, and passes its output on while it runs, error output
-    /// among it. What it makes at protected paths is also looked for while it runs.
+    /// Runs a command with this input, as [`run`](Self::run) does, and passes its output on while it runs: 0 and standard
+    /// output, or 1 and error output. What it makes at protected paths is also looked for while it runs.
     ///
     /// # Errors
     ///
@@ -39,18 +39,15 @@ impl Supervisor {
         command: &CommandSpec,
         cancel: &CancellationToken,
         input: PipeReader,
-        output: &dyn Fn(&[u8]),
+        output: &dyn Fn(usize, &[u8]),
     ) -> Result<CommandOutcome, ExecError> {
         if command.stdin != CommandInput::Empty {
             return Err(ExecError::TooLong);
         }
-        let (reader, out) = create_pipe()?;
-        let err = out.try_clone().map_err(ExecError::Supervisor)?;
-        let files = CommandFiles {
-            stdin: input.into(),
-            outputs: [out, err],
-            readers: [Some(reader), None],
-        };
+        let (stdout, out) = create_pipe()?;
+        let (stderr, err) = create_pipe()?;
+        let files =
+            CommandFiles { stdin: input.into(), outputs: [out, err], readers: [stdout, stderr] };
         let mut sink = BackgroundSink {
             supervisor: self,
             cancel,
@@ -72,15 +69,15 @@ impl Supervisor {
 struct BackgroundSink<'a> {
     supervisor: &'a Supervisor,
     cancel: &'a CancellationToken,
-    output: &'a dyn Fn(&[u8]),
+    output: &'a dyn Fn(usize, &[u8]),
     check_at: Instant,
     renamed: Vec<PathBuf>,
     notices: Vec<String>,
 }
 
 impl CommandSink for BackgroundSink<'_> {
-    fn add(&mut self, _: usize, bytes: &[u8]) {
-        (self.output)(bytes);
+    fn add(&mut self, output: usize, bytes: &[u8]) {
+        (self.output)(output, bytes);
     }
 
     fn remaining(&self) -> Option<Duration> {

@@ -145,8 +145,7 @@ impl Supervisor {
         let (stdout, out) = create_pipe()?;
         let (stderr, err) = create_pipe()?;
         let stdin = open_input(&command.stdin)?;
-        let files =
-            CommandFiles { stdin, outputs: [out, err], readers: [Some(stdout), Some(stderr)] };
+        let files = CommandFiles { stdin, outputs: [out, err], readers: [stdout, stderr] };
         self.run_with(command, cancel, files, &mut OutputWatcher::new(watch))
     }
 
@@ -283,8 +282,8 @@ pub(super) trait CommandSink {
 struct CommandFiles {
     stdin: OwnedFd,
     outputs: [io::PipeWriter; 2],
-    /// The other ends of the outputs; none for an output that is the same as the first one.
-    readers: [Option<io::PipeReader>; 2],
+    /// The other ends of the outputs.
+    readers: [io::PipeReader; 2],
 }
 
 /// Reads the output of a command until it ends.
@@ -312,8 +311,8 @@ struct OutputPipe {
 }
 
 impl OutputPipe {
-    fn new(pipe: Option<io::PipeReader>, keep: usize, spool: Option<OutputSpool>) -> Self {
-        Self { pipe, capture: OutputCapture::new(keep).with_spool(spool) }
+    fn new(pipe: io::PipeReader, keep: usize, spool: Option<OutputSpool>) -> Self {
+        Self { pipe: Some(pipe), capture: OutputCapture::new(keep).with_spool(spool) }
     }
 
     fn read(&mut self, number: usize, buffer: &mut [u8], sink: &mut dyn CommandSink) {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::api_error::{ApiError, is_missing_model, is_unpaired, kind_of_text};
 use super::masking::{excerpt, readable};
-use crate::net::{HeaderMap, HeaderValue, Secrets, retry_after};
+use crate::net::{HeaderMap, HeaderValue, MAX_RETRY_DELAY, Secrets, retry_after};
 use crate::types::{Fault, FaultKind, RetryAdvice, TimeSpan};
 
 /// The delay after an overload, unless the provider asks for another one.
@@ -75,6 +75,7 @@ pub(crate) fn classify_response(
         status == 529 || error.is_some_and(|error| error.kind.contains("overloaded"));
     let asked = retry_after(headers).or_else(|| json.as_ref().and_then(wait_in_details));
     let message = match asked {
+        Some(MAX_RETRY_DELAY) => format!("{message}; it asks to wait for a year or longer"),
         Some(wait) => format!("{message}; it asks to wait {} s", wait.as_secs_f64()),
         None => message,
     };
@@ -176,7 +177,7 @@ fn parse_duration(text: &str) -> Option<TimeSpan> {
     let micros = sum * 1e6;
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     // only digits, so never negative
-    (found && micros.is_finite()).then_some(TimeSpan(micros as u64))
+    (found && micros.is_finite()).then_some(TimeSpan(micros as u64).min(MAX_RETRY_DELAY))
 }
 
 #[cfg(test)]
@@ -300,6 +301,17 @@ mod tests {
             assert_eq!(wait(&[], &body), Some(TimeSpan::from_millis(millis)), "{text}");
         }
         assert_eq!(wait(&[], r#"{"error":"try again in a while"}"#), None);
+        let digits = "9".repeat(20);
+        let details = format!(r#"{{"error":{{"details":[{{"retryDelay":"{digits}s"}}]}}}}"#);
+        for (header, body) in [(digits.as_str(), ""), ("", details.as_str())] {
+            let mut headers = HeaderMap::new();
+            headers.insert("retry-after", HeaderValue::from_str(header).unwrap());
+            let masker = Secrets::default();
+            let fault = classify_response(429, &headers, body.as_bytes(), "", &masker);
+            assert_eq!(fault.retry_after, Some(MAX_RETRY_DELAY));
+            let expected = "; it asks to wait for a year or longer";
+            assert!(fault.message.ends_with(expected), "{}", fault.message);
+        }
         assert_eq!(fault(529, "").retry_after, Some(OVERLOADED_WAIT));
     }
 

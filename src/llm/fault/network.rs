@@ -16,7 +16,7 @@ pub(crate) fn network_fault(error: &NetError, attempt: u32) -> Fault {
         }
         NetError::Tls { .. } => (FaultKind::Tls, false),
         NetError::BrokenResponse { .. } => (FaultKind::Truncated, true),
-        NetError::TooLarge { .. } => (FaultKind::Protocol, true),
+        NetError::TooLarge { .. } | NetError::HeadersTooLarge { .. } => (FaultKind::Protocol, true),
         NetError::NotHttp { .. } => (FaultKind::NotAnApi, false),
         NetError::InvalidRequest { .. } => (FaultKind::Request, false),
         NetError::Cancelled => (FaultKind::Connect, true),

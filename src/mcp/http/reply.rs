@@ -137,6 +137,9 @@ impl HttpState {
             ServerMessage::Reply { id: Some(id), outcome } if id == request.id => {
                 return Some(outcome.map_err(ServerError::Refused));
             }
+            ServerMessage::Unreadable { id, why } if id.is_none_or(|id| id == request.id) => {
+                return Some(Err(ServerError::Unreadable(why)));
+            }
             ServerMessage::Progress { id, text } if id == request.id => (wait.progress)(&text),
             ServerMessage::Request { id, method, params }
                 if request.version != STATELESS_VERSION =>
@@ -150,6 +153,7 @@ impl HttpState {
                 let _ = self.notify(&answer, request.version, wait);
             }
             ServerMessage::Reply { .. }
+            | ServerMessage::Unreadable { .. }
             | ServerMessage::Progress { .. }
             | ServerMessage::Request { .. }
             | ServerMessage::Notification => {}

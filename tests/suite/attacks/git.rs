@@ -1624,6 +1624,23 @@ fn ordinary_commands_of_git_work() {
     }
 }
 
+/// A file of the first name may be the command's.
+#[test]
+fn the_name_of_a_renamed_hook_is_the_one_that_it_has() {
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let scene = UserWorkspace::new(REPO, SandboxMode::WorkspaceWrite, level);
+        if scene.world.supervisor.enforcement().unwrap().level != level {
+            continue;
+        }
+        let output = scene.run(
+            "git init -q lib && cd lib/.git/hooks && cp ../../../bad pre-push && : > pre-push.denied",
+        );
+        let new = "lib/.git/hooks/pre-push.denied-2";
+        assert!(output.contains(&format!("pre-push was renamed to {new}")), "{level}: {output}");
+        assert!(scene.world.path.join(new).exists());
+    }
+}
+
 /// In a work tree that a command creates, copies of the user's own hooks stay.
 #[test]
 fn a_copy_of_a_hook_of_the_user_stays_in_a_new_work_tree() {
@@ -1635,8 +1652,12 @@ fn a_copy_of_a_hook_of_the_user_stays_in_a_new_work_tree() {
         if scene.world.supervisor.enforcement().unwrap().level != level {
             continue;
         }
-        let output = scene.run("git worktree add -q wt && cp bad wt/.husky/pre-push");
-        assert!(output.contains("wt/.husky/pre-push.denied"), "{level}: {output}");
+        let output = scene.run(
+            "git worktree add -q wt && cp bad wt/.husky/pre-push && : > wt/.husky/pre-push.denied",
+        );
+        let new = "wt/.husky/pre-push.denied-2";
+        assert!(output.contains(&format!("; it was renamed to {new}")), "{level}: {output}");
+        assert!(scene.world.path.join(new).exists());
         assert_eq!(
             fs::read_to_string(scene.world.path.join("wt/.husky/post-commit")).unwrap(),
             ":\n"

@@ -61,8 +61,12 @@ fn what_runs_in_the_background_ends_with_an_interrupted_run_and_with_its_time() 
 #[test]
 fn a_killed_run_leaves_nothing_and_the_resumed_one_learns_what_is_gone() {
     let world = CliFixture::new();
+    let (ended, runs) = (
+        r#"{"command": "echo over", "background": true}"#,
+        r#"{"command": "echo up; setsid sleep 4791.3 & sleep 4791.3", "background": true, "ready_pattern": "up"}"#,
+    );
     let server = Server::new([
-        start("c1", "echo up; setsid sleep 4791.3 & sleep 4791.3", r#", "ready_pattern": "up""#),
+        chat::calls(&[("c0", "run_command", ended), ("c1", "run_command", runs)]),
         chat::calls(&[("c2", "run_command", r#"{"command": "sleep 4791.4"}"#)]),
         chat::calls(&[("c3", "command_output", r#"{"call_id": "c1"}"#)]),
         chat::text("Done."),

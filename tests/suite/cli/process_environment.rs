@@ -168,7 +168,7 @@ fn a_command_is_ended_in_time_also_while_its_engine_sleeps() {
 #[test]
 fn a_secret_in_the_output_of_a_tool_is_masked() {
     let world = CliFixture::new();
-    world.write(".env", "TOKEN=canary-123456789\n");
+    world.write(".env", "TOKEN=canary-123456789\nKEY=canarycage\n");
     // What the model asks for is its own text, and stays as it is.
     let long = r#"{"command": "for i in $(seq 3000); do echo canary-$((123456788 + 1)); done"}"#;
     let calls = [
@@ -180,10 +180,12 @@ fn a_secret_in_the_output_of_a_tool_is_masked() {
     let server = Server::new([chat::calls(&calls), chat::text("I see.")]);
     let mut task = world
         .command_with_server(&server, &["--mode", "yolo", "--output-format", "stream-json", "-v"]);
-    let ran = wait_for_exit(task.env("DEPLOY_TOKEN", "canary-123456789").spawn().unwrap());
+    task.env("DEPLOY_TOKEN", "canary-123456789").env("DEPLOY_API_KEY", "canarycage");
+    let ran = wait_for_exit(task.spawn().unwrap());
     assert_eq!(ran.code, 0, "{}", ran.err);
     let body = server.requests()[1].body.clone();
     assert!(body.contains("TOKEN=***") && body.contains("canary-"), "{body}");
+    assert!(body.contains("KEY=***") && !body.contains("canarycage"), "{body}");
     let kept = Command::new("grep").args(["-r", "canary-123456789"]).arg(world.home()).output();
     let kept = String::from_utf8(kept.unwrap().stdout).unwrap();
     for text in [&body, &ran.out, &ran.err, &kept] {

@@ -298,7 +298,9 @@ fn an_answer_has_an_end() {
     let mut world = McpFixture::new();
     world.setup.limits.message_bytes = 10_000;
     let long = reply(3, &text_result(&"x".repeat(20_000)));
-    let server = Server::new(and(modern(), [long]));
+    let cut = ScriptedReply::with_length(200, r#"{"jsonrpc":"2.0","id":4,"result":{"con"#);
+    let server = Server::new(and(modern(), [long, cut]));
     let started = world.start([McpFixture::http_server(&server.url("/mcp"), &[])]);
     assert!(started.err("do it", "").contains("it has more than 10000 bytes"));
+    assert!(started.err("do it", "").contains("its answer could not be read: EOF while parsing"));
 }

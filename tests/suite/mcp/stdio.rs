@@ -192,6 +192,27 @@ fn noise_is_passed_over_until_there_is_too_much_of_it() {
     assert_eq!(started.ok("loud", ""), "done");
 }
 
+/// Fault M5.
+#[test]
+fn an_answer_that_cannot_be_read_fails_its_call_at_once() {
+    let world = McpFixture::new();
+    let started = world.start_one("modern");
+    for line in [
+        r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"te"#,
+        r#"{"result":{"content":[{"type":"te"#,
+        r#"{"jsonrpc":"1.0","id":ID,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":ID}"#,
+    ] {
+        let reply = started.err("raw", line);
+        assert!(reply.starts_with("MCP server 's': its answer could not be read: "), "{reply}");
+        assert!(reply.ends_with("The call may have had an effect or not."), "{reply}");
+    }
+    let log = r#"{"level":"warn","id":ID,"error":"slow"}"#;
+    let answer =
+        r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"done"}]}}"#;
+    assert_eq!(started.ok("raw", &format!("{log}\n{answer}")), "done");
+}
+
 /// Fault M6.
 #[test]
 fn a_message_without_an_end_ends_the_server() {

@@ -90,7 +90,7 @@ fn serve() {
                 let names = [
                     "echo", "fail", "crash", "hang", "sleeper", "spam", "flood", "ask", "ids",
                     "meta", "noise", "write", "loud", "change", "refuse", "mute", "later", "never",
-                    "secret", "quiz", "picture",
+                    "secret", "quiz", "picture", "raw",
                 ];
                 let mut tools: Vec<Value> =
                     names.iter().map(|name| tool(name, &json!({}))).collect();
@@ -117,6 +117,7 @@ fn call(id: &Value, params: &Value) {
     let text = params["arguments"]["text"].as_str().unwrap_or_default();
     match params["name"].as_str().unwrap() {
         "echo" => reply_text(id, text),
+        "raw" => println!("{}", text.replace("ID", &id.to_string())),
         "picture" => {
             let image = json!({ "type": "image", "mimeType": "image/png", "data": text });
             reply(id, &json!({ "content": [image] }));

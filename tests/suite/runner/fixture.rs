@@ -70,11 +70,15 @@ impl From<ScriptedReply> for FakeCall {
 }
 
 /// Returns tools of which `read` and `write` return at once, `follow` waits until the call that its argument names has ended, `hang` ignores
-/// its cancellation, and `panic` panics.
+/// its cancellation, `panic` panics, and `leave` panics when it has started a command, which never ends.
 fn tools(record: &SharedRecord) -> FakeTools {
     let (record, changed) = (Arc::clone(record), Condvar::new());
-    let run = move |call: &ToolCall, _: &EffectContext| {
+    let run = move |call: &ToolCall, scope: &EffectContext| {
         match &*call.name {
+            "leave" => {
+                std::mem::forget(scope.command.clone());
+                panic!("the tool broke down");
+            }
             "follow" => {
                 let arguments: serde_json::Value =
                     serde_json::from_str(call.arguments.text()).unwrap();
@@ -101,6 +105,10 @@ fn tools(record: &SharedRecord) -> FakeTools {
         .with_authorization(|call| match &*call.name {
             "forbidden" => Err(ToolResult::new(call.id.clone(), ToolStatus::Denied, "no")),
             "write" => Ok(CallIntent::Opaque),
+            "serve" | "leave" => Ok(CallIntent::Background {
+                command: "serve".into(),
+                needed: Some(&*call.name == "serve"),
+            }),
             _ => Ok(CallIntent::ReadOnly),
         })
 }
@@ -214,7 +222,7 @@ impl DriverFixture {
         self.run_with(ThreadExecutor::new(Arc::new(clock), parallel))
     }
 
-    fn run_with(self, executor: impl Executor + 'static) -> (Machine, RecordedRun) {
+    pub(crate) fn run_with(self, executor: impl Executor + 'static) -> (Machine, RecordedRun) {
         let record = Arc::clone(&self.record);
         let mut calls = self.replies.into_iter();
         let requests = Arc::clone(&record);

@@ -2,6 +2,7 @@
 
 mod context_window;
 mod fixture;
+mod lost_tasks;
 mod resource_usage;
 mod ten_thousand_steps;
 

@@ -121,6 +121,19 @@ fn a_rejecting_proxy_is_named() {
 }
 
 #[test]
+fn too_large_headers_are_no_lost_connection() {
+    for (size, count, cause) in [(1_000, 3_000, "more than 64 KiB"), (10, 300, "too many headers")]
+    {
+        let headers = format!("x-filler: {}\r\n", "x".repeat(size)).repeat(count);
+        let server = Server::new([ScriptedReply::raw(format!("HTTP/1.1 200 OK\r\n{headers}\r\n"))]);
+        let fault = fault_at(&server.url("/v1"), |_| {});
+        assert_eq!((fault.kind, fault.billed), (FaultKind::Protocol, true), "{fault:?}");
+        assert!(fault.message.contains(&format!("are too large: {cause}")), "{}", fault.message);
+        assert_eq!(server.requests().len(), 1);
+    }
+}
+
+#[test]
 fn this_machine_is_reached_without_a_proxy() {
     let server = Server::new([text("a")]);
     let env = |name: &str| match name {
