@@ -340,7 +340,8 @@ impl Driver {
                 DriverInput::Event(event @ Event::UsageReported { .. }) => {
                     self = self.handle_event(&event);
                 }
-                DriverInput::Event(Event::ToolCompleted { id, .. }) => {
+                DriverInput::Event(Event::ToolCompleted { id, .. })
+                | DriverInput::ToolLost { id, .. } => {
                     running.retain(|pending| *pending != id);
                 }
                 DriverInput::Event(Event::Interrupt { .. }) => break,
