@@ -12,7 +12,8 @@ use crate::config::Config;
 use crate::exec::{resolve_path, resolve_within};
 use crate::journal::{
     FileJournal, JournalError, OpenedSession, ParentCall, ResumeOptions, ResumedSession,
-    SessionHeader, SessionId, SessionOutputs, SessionSetup, SessionStore, WorkspaceChange,
+    SessionHeader, SessionHistory, SessionId, SessionOutputs, SessionSetup, SessionStore,
+    WorkspaceChange,
 };
 use crate::machine::{Conversation, Machine, MachineOutput, ModelUsage, State, abandon};
 use crate::tools::{OutputStore, TextWriter};
@@ -77,6 +78,17 @@ pub fn restart_limits(opened: &mut OpenedSession, has_message: bool) -> bool {
     restarts
 }
 
+/// Returns what a stored session has used and done, in all and by model. A call that was lost with its process counts.
+pub(crate) fn usage_before(history: &SessionHistory) -> (PriorUsage, Vec<ModelUsage>) {
+    let state = &history.machine.state;
+    let (run, abandoned) = (state.run(), abandon(state.clone()));
+    let (mut costs, mut models) = (history.costs, history.models.clone());
+    costs.add((state.kind(), run.used), None, abandoned.run());
+    ModelUsage::add_between(&mut models, &history.setup.model, (state, None, &abandoned));
+    let llm_calls = run.model_calls + costs.subagent_calls;
+    (PriorUsage { costs, steps: run.steps, llm_calls }, models)
+}
+
 impl SessionTarget {
     /// Returns the session that the run is part of.
     pub(super) fn session(&self) -> SessionId {
@@ -118,24 +130,12 @@ impl SessionTarget {
 
     /// Returns what the session has used and done before. A call that was lost with its process counts.
     pub(super) fn earlier_usage(&self) -> PriorUsage {
-        self.opened().map_or_else(PriorUsage::default, |opened| {
-            let state = &opened.history.machine.state;
-            let (run, mut costs) = (state.run(), opened.history.costs);
-            costs.add((state.kind(), run.used), None, abandon(state.clone()).run());
-            let llm_calls = run.model_calls + costs.subagent_calls;
-            PriorUsage { costs, steps: run.steps, llm_calls }
-        })
+        self.opened().map_or_else(PriorUsage::default, |opened| usage_before(&opened.history).0)
     }
 
     /// Returns what each model has used before.
     pub(super) fn earlier_models(&self) -> Vec<ModelUsage> {
-        self.opened().map_or_else(Vec::new, |opened| {
-            let (state, mut models) =
-                (&opened.history.machine.state, opened.history.models.clone());
-            let change = (state, None, &abandon(state.clone()));
-            ModelUsage::add_between(&mut models, &opened.history.setup.model, change);
-            models
-        })
+        self.opened().map_or_else(Vec::new, |opened| usage_before(&opened.history).1)
     }
 
     /// Opens the session. What was decided is durable when this returns. A stored session resumes without a task.
