@@ -60,6 +60,7 @@ pub use run_interrupts::RunInterrupts;
 pub use run_setup::RunSetup;
 pub use sandbox::{Sandbox, finish_interrupted, watch_writes};
 pub use secrets::{collect_secrets, mask_message};
+pub(crate) use session::usage_before;
 pub use session::{SessionTarget, open_store, restart_limits};
 pub use skill_file::SkillFile;
 pub use skills::{Skill, SkillScope, SkillSources, SkillStatus, UserSkills};

@@ -12,7 +12,8 @@ use crate::config::Config;
 use crate::exec::{resolve_path, resolve_within};
 use crate::journal::{
     FileJournal, JournalError, OpenedSession, ParentCall, ResumeOptions, ResumedSession,
-    SessionHeader, SessionId, SessionOutputs, SessionSetup, SessionStore, WorkspaceChange,
+    SessionHeader, SessionHistory, SessionId, SessionOutputs, SessionSetup, SessionStore,
+    WorkspaceChange,
 };
 use crate::machine::{Conversation, Machine, MachineOutput, ModelUsage, State, abandon};
 use crate::tools::{OutputStore, TextWriter};
@@ -77,6 +78,17 @@ pub fn restart_limits(opened: &mut OpenedSession, has_message: bool) -> bool {
     restarts
 }
 
+/// Returns what a stored session has used and done, in all and by model. A call that was lost with its process counts.
+pub(crate) fn usage_before(history: &SessionHistory) -> (PriorUsage, Vec<ModelUsage>) {
+    let state = &history.machine.state;
+    let (run, abandoned) = (state.run(), abandon(state.clone()));
+    let (mut costs, mut models) = (history.costs, history.models.clone());
+    costs.add((state.kind(), run.used), None, abandoned.run());
+    ModelUsage::add_between(&mut models, &history.setup.model, (state, None, &abandoned));
+    let llm_calls = run.model_calls + costs.subagent_calls;
+    (PriorUsage { costs, steps: run.steps, llm_calls }, models)
+}
+
 impl SessionTarget {
     /// Returns the session that the run is part of.
     pub(super) fn session(&self) -> SessionId {
@@ -119,14 +131,7 @@ impl SessionTarget {
     /// Returns what the session has used and done before, in all and by model. A call that was lost with its process
     /// counts.
     pub(super) fn earlier_usage(&self) -> (PriorUsage, Vec<ModelUsage>) {
-        let Some(OpenedSession { history, .. }) = self.opened() else { return Default::default() };
-        let state = &history.machine.state;
-        let (run, abandoned) = (state.run(), abandon(state.clone()));
-        let (mut costs, mut models) = (history.costs, history.models.clone());
-        costs.add((state.kind(), run.used), None, abandoned.run());
-        ModelUsage::add_between(&mut models, &history.setup.model, (state, None, &abandoned));
-        let llm_calls = run.model_calls + costs.subagent_calls;
-        (PriorUsage { costs, steps: run.steps, llm_calls }, models)
+        self.opened().map_or_else(Default::default, |opened| usage_before(&opened.history))
     }
 
     /// Opens the session. What was decided is durable when this returns. A stored session resumes without a task.

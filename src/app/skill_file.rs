@@ -54,6 +54,12 @@ impl SkillFile {
     /// Reads the file of a skill in a folder of this name.
     pub(super) fn read(root: &WorkspaceRoot, path: &RelPath, folder: &str) -> Self {
         match read_excerpt(root, path, MAX_FRONT_MATTER_BYTES) {
+            Ok(found) if found.omitted_bytes > 0 && has_open_front_matter(&found.text) => {
+                let error = format!(
+                    "its front matter does not end within the first {MAX_FRONT_MATTER_BYTES} bytes, and no more are read"
+                );
+                Self::invalid(folder, error)
+            }
             Ok(found) => Self::parse(&found.text, folder),
             Err(error) => Self::invalid(folder, error.to_string()),
         }
@@ -131,6 +137,12 @@ fn is_valid_name(name: &str) -> bool {
         !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() && !c.is_uppercase())
     };
     name.chars().count() <= MAX_NAME_CHARS && name.split('-').all(is_part)
+}
+
+/// Returns whether a text begins with front matter that has no end in it.
+fn has_open_front_matter(text: &str) -> bool {
+    let first = text.trim_start_matches('\u{feff}').lines().next();
+    first.is_some_and(|first| first.trim_end() == "---") && front_matter(text).is_none()
 }
 
 /// Returns the lines of the front matter; `None` if it has no beginning or no end.

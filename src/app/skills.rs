@@ -143,7 +143,9 @@ impl SkillSources {
                 let is_folder = matches!(entry.kind, FileKind::Directory | FileKind::Link);
                 let real = root.path().join(file.as_path()).canonicalize().ok();
                 let is_known = real.as_ref().is_some_and(|real| seen.contains(real));
-                if !is_folder || !root.exists(&file) || is_known {
+                // A link that leads out of the workspace is a skill that can't be read.
+                let is_outside = real.as_ref().is_some_and(|real| !real.starts_with(root.path()));
+                if !is_folder || !(is_outside || root.exists(&file)) || is_known {
                     continue;
                 }
                 seen.extend(real);

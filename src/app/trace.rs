@@ -57,9 +57,9 @@ fn trace_with_subagents(
         if !seen.insert(child) {
             continue;
         }
-        // A session that was removed, or belongs to the original of a fork, is left out.
+        // A session that was removed is left out.
         let Ok((found, parent)) = trace_with_subagents(store, child, seen) else { continue };
-        if let Some(parent) = parent.filter(|parent| parent.session == session) {
+        if let Some(parent) = parent.filter(|parent| is_dispatcher(parent, &past)) {
             let tool = trace.tools.iter().rfind(|tool| tool.call == parent.call);
             let started_at = tool.and_then(|tool| tool.started_at).unwrap_or(RunTime::START);
             let subagent = SubagentTrace { call: Some(parent.call), started_at, trace: found };
@@ -67,6 +67,12 @@ fn trace_with_subagents(
         }
     }
     Ok((trace, past.header.dispatched_by))
+}
+
+/// Returns whether a call is one of a session: its own, or one in the records that a fork has copied. Those count in it, too.
+pub(super) fn is_dispatcher(parent: &ParentCall, history: &SessionHistory) -> bool {
+    let header = &history.header;
+    parent.session == header.session || (header.ancestry.is_some() && !parent.is_evaluation())
 }
 
 /// Returns the session of a sub-agent that an event dispatches.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, json};
 
 use super::error::AppError;
-use super::trace::dispatched_session;
+use super::trace::{dispatched_session, is_dispatcher};
 use crate::journal::{SessionHistory, SessionId, SessionStore, StoredContent};
 use crate::view::atif::{Trajectory, TrajectoryAgent, TrajectoryBuilder, TrajectoryRecord};
 
@@ -53,9 +53,10 @@ fn trajectory(
         if !seen.insert(child) {
             continue;
         }
-        // A session that was removed, or belongs to the original of a fork, is left out.
+        // A session that was removed is left out.
         let Ok((found, child)) = trajectory(store, child, seen) else { continue };
-        if let Some(parent) = child.header.dispatched_by.filter(|one| one.session == session) {
+        let parent = child.header.dispatched_by;
+        if let Some(parent) = parent.filter(|parent| is_dispatcher(parent, &history)) {
             trajectory_of.add_subagent(&parent.call.to_string(), found);
         }
     }

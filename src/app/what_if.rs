@@ -19,6 +19,7 @@ use crate::config::{AgentDefinition, Config, ModelLimits, run_rules};
 use crate::exec::{SandboxPolicy, Supervisor};
 use crate::journal::{
     JournalError, ReadRecord, SessionHistory, SessionId, SessionStore, StoredContent, StoredRecord,
+    WorkspaceIdentity,
 };
 use crate::machine::{Authorization, Effect, Event, State, StateKind};
 use crate::tools::{
@@ -163,8 +164,7 @@ pub fn what_if(
         },
         _ => return Err(JournalError::UnknownSession(session.to_string()).into()),
     };
-    let path = header.setup.workspace.root.clone();
-    let root = WorkspaceRoot::open(&path).map_err(|cause| AppError::Workspace { path, cause })?;
+    let root = open_workspace(&header.setup.workspace)?;
     let settings = [before, after].map(|config| WhatIfSettings::new(config, agent, &root));
     let [old, new] = settings;
     let (old, new) = (old?, new?);
@@ -188,6 +188,16 @@ pub fn what_if(
         replay = replay.add(&stored)?;
     }
     Ok(replay.finish(session))
+}
+
+/// Opens a workspace; for a worktree that was removed, the workspace that it stood for. Nothing is run in it.
+fn open_workspace(workspace: &WorkspaceIdentity) -> Result<WorkspaceRoot, AppError> {
+    let path = workspace.root.clone();
+    WorkspaceRoot::open(&path).or_else(|cause| {
+        let origin = workspace.origin.as_deref().filter(|_| !path.exists());
+        let opened = origin.and_then(|origin| WorkspaceRoot::open(origin).ok());
+        opened.ok_or(AppError::Workspace { path, cause })
+    })
 }
 
 /// The changed values of the rules of a run.

@@ -24,6 +24,7 @@ use architect::workflow::engine::{
     EventDetail, IterationRecord, MAX_ITEMS, StepDefinition, StepSetup, StoredEvent, Workflow,
     WorkflowError, WorkflowEvent, WorkflowHistory, WorkflowJournal, WorkflowJournalError,
     WorkflowLimits, WorkflowObserver, WorkflowOutcome, WorkflowRun, definition_hash,
+    earlier_results,
 };
 use serde_json::{Value, json};
 
@@ -250,7 +251,15 @@ impl StartedWorkflow<'_> {
         }
 
         let results = reporter.results(StopReason::InternalError, "the run broke down");
-        let result = self.result(outcome, (&history, &progress), &results, setup, &info);
+        let mut counted =
+            progress.item_counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        counted.extend_from_slice(&results);
+        let earlier = earlier_results(&store, &history, &info, &counted)?;
+        // The last one speaks.
+        counted.splice(0..0, earlier);
+        let joined = RunResult::join(&counted, counted.len().saturating_sub(1));
+        let joined = joined.unwrap_or_else(|| RunResult::not_started(""));
+        let result = self.result(outcome, (&history, &progress), (joined, &results), setup, &info);
         let result = RunResult { duration: begun.elapsed().into(), ..result };
         let info =
             RunInfo { session_id: result.session_id.clone().unwrap_or_else(|| "".into()), ..info };
@@ -265,12 +274,13 @@ impl StartedWorkflow<'_> {
         )
     }
 
-    /// Returns the result of all iterations, and shows how the workflow ended. The results are those of this process.
+    /// Returns the result of all iterations, and shows how the workflow ended. The joined result counts all sessions; the
+    /// results are those of this process.
     fn result(
         &self,
         outcome: WorkflowOutcome,
         (history, progress): (&WorkflowHistory, &WorkflowProgress),
-        results: &[RunResult],
+        (joined, results): (RunResult, &[RunResult]),
         setup: &RunSetup,
         info: &RunInfo,
     ) -> RunResult {
@@ -291,12 +301,7 @@ impl StartedWorkflow<'_> {
         let sentence = progress.end(outcome, history, self.kind);
         progress.line(&progress.summary(&sentence, history, &self.folder.path, cost));
         let answer = report.map(|report| report.output.as_str()).filter(|text| !text.is_empty());
-        // The last one speaks.
-        let mut counted =
-            progress.item_counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        counted.extend_from_slice(results);
-        let joined = RunResult::join(&counted, counted.len().saturating_sub(1));
-        let mut result = joined.unwrap_or_else(|| RunResult::not_started(""));
+        let mut result = joined;
         result.costs.total = cost;
         result.model.get_or_insert_with(|| info.model.clone());
         RunResult {

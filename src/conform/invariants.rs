@@ -1,6 +1,6 @@
 //! The invariants, checked entry by entry.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{
     ConformanceReport, CutOffRule, Invariant, ParentEntry, TraceEntry, TraceItem, Violation,
@@ -32,8 +32,8 @@ pub(super) struct InvariantChecker<'a> {
     calls_of: Vec<Vec<&'a str>>,
     /// Whether all calls of an entry, and of those that it follows, are answered or were cut off.
     is_settled: Vec<bool>,
-    /// The ids of calls without a result, in order.
-    open: Vec<&'a str>,
+    /// The ids of calls, in order. Those with a result are removed once they are the first.
+    open: VecDeque<&'a str>,
     replies: HashSet<&'a str>,
     newest_reply: Option<&'a str>,
     reply_count: usize,
@@ -51,7 +51,7 @@ impl<'a> InvariantChecker<'a> {
             calls: HashMap::new(),
             calls_of: entries.iter().map(|_| Vec::new()).collect(),
             is_settled: vec![false; entries.len()],
-            open: Vec::new(),
+            open: VecDeque::new(),
             replies: HashSet::new(),
             newest_reply: None,
             reply_count: 0,
@@ -236,8 +236,19 @@ impl<'a> InvariantChecker<'a> {
             },
         );
         self.calls_of[index].push(id);
-        self.open.push(id);
+        self.open.push_back(id);
         Ok(())
+    }
+
+    /// Returns the first call without a result.
+    fn first_open(&mut self) -> Option<&'a str> {
+        while let Some(&id) = self.open.front() {
+            if self.calls.get(id).is_some_and(|call| call.answered.is_none()) {
+                return Some(id);
+            }
+            self.open.pop_front();
+        }
+        None
     }
 
     fn check_result(
@@ -247,10 +258,7 @@ impl<'a> InvariantChecker<'a> {
         path: &'a str,
     ) -> Result<(), (Invariant, &'a str, String)> {
         self.result_count += 1;
-        let Some(id) = id.or_else(|| self.open.first().copied()) else {
-            return Ok(());
-        };
-        self.open.retain(|open| *open != id);
+        let Some(id) = id.or_else(|| self.first_open()) else { return Ok(()) };
         let Some(call) = self.calls.get_mut(id) else {
             let later = self.entries.iter().find(|entry| {
                 let is_it = |item: &TraceItem| matches!(item, TraceItem::Call { id: call, .. } if call == id);

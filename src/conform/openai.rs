@@ -129,6 +129,8 @@ struct NewestReply {
     answered_at: HashMap<String, usize>,
     /// The calls of the reply without a result so far.
     open: HashSet<String>,
+    /// Whether one of them never gets a result.
+    has_unanswered: bool,
     /// Whether the message before is a part of it.
     is_newest: bool,
 }
@@ -141,7 +143,7 @@ impl NewestReply {
                 answered_calls(message.value).into_iter().map(move |(id, _)| (id, index))
             })
             .collect();
-        Self { answered_at, open: HashSet::new(), is_newest: false }
+        Self { answered_at, open: HashSet::new(), has_unanswered: false, is_newest: false }
     }
 
     /// Adds a message, and returns whether a reply begins with it.
@@ -151,15 +153,16 @@ impl NewestReply {
     fn add(&mut self, index: usize, message: &Value) -> bool {
         match text_of(message, "role").unwrap_or_default() {
             "assistant" => {
-                let is_answered_later = |id: &String| self.answered_at.get(id) > Some(&index);
                 let may_continue = self.is_newest || (!has_text(message) && has_calls(message));
-                let continues = may_continue
-                    && !self.open.is_empty()
-                    && self.open.iter().all(is_answered_later);
+                let continues = may_continue && !self.open.is_empty() && !self.has_unanswered;
                 if !continues {
-                    self.open.clear();
+                    self.clear();
                 }
-                self.open.extend(calls(message).map(|(_, id)| id));
+                for (_, id) in calls(message) {
+                    // The result of an open call closes it, so this stays true while the call is open.
+                    self.has_unanswered |= self.answered_at.get(&id) <= Some(&index);
+                    self.open.insert(id);
+                }
                 self.is_newest = true;
                 return !continues;
             }
@@ -168,11 +171,16 @@ impl NewestReply {
                     self.open.remove(&id);
                 }
             }
-            "user" => self.open.clear(),
+            "user" => self.clear(),
             _ => return false,
         }
         self.is_newest = false;
         false
+    }
+
+    fn clear(&mut self) {
+        self.open.clear();
+        self.has_unanswered = false;
     }
 }
 

@@ -401,3 +401,19 @@ fn what_is_no_such_recording_is_not_checked() {
         }
     }
 }
+
+/// Quadratic in the number of calls, each of these would take minutes.
+#[test]
+fn many_calls_are_checked_in_linear_time() {
+    const COUNT: usize = 200_000;
+    let call = |id: usize| format!(r#"{{"id":"{id}"}}"#);
+    let joined = |items: Vec<String>| items.join(",");
+    let results = (0..COUNT).rev().map(|id| format!(r#"{{"role":"tool","tool_call_id":"{id}"}}"#));
+    let results = joined(results.collect());
+    let reply = |calls: String| format!(r#"{{"role":"assistant","tool_calls":[{calls}]}}"#);
+    let in_one = reply(joined((0..COUNT).map(call).collect()));
+    let in_several = joined((0..COUNT).map(|id| reply(call(id))).collect());
+    for replies in [in_one, in_several] {
+        assert_eq!(violation(TraceFormat::OpenAi, &format!("[{replies},{results}]")), "");
+    }
+}

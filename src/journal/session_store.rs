@@ -490,6 +490,32 @@ impl SessionStore {
         }
     }
 
+    /// Removes a session, and those that it has dispatched, and those that they have. Running ones of those stay. Returns
+    /// the removed sessions.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a process runs the session, the store can't be listed, or something can't be removed.
+    pub fn remove_with_dispatched(&self, session: SessionId) -> Result<Vec<SessionId>> {
+        self.remove(session)?;
+        let dispatcher = |child| Some((self.header(child)?.dispatched_by?.session, child));
+        let listed = self.list()?.into_iter();
+        let dispatched: Vec<_> = listed.filter_map(|it| dispatcher(it.session)).collect();
+        let mut removed = vec![session];
+        let mut next = 0;
+        while let Some(&parent) = removed.get(next) {
+            for &(_, child) in dispatched.iter().filter(|(dispatcher, _)| *dispatcher == parent) {
+                match self.remove(child) {
+                    Ok(()) => removed.push(child),
+                    Err(JournalError::Busy { .. } | JournalError::UnknownSession(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            next += 1;
+        }
+        Ok(removed)
+    }
+
     /// Removes the sessions that were last written before this time, and returns them. Running ones stay. Leftovers
     /// of the same age are removed, too.
     ///

@@ -133,7 +133,7 @@ impl State {
     }
 
     /// Returns the pending effects that are sub-agents.
-    pub(crate) fn pending_subagents(&self) -> Vec<EffectId> {
+    pub fn pending_subagents(&self) -> Vec<EffectId> {
         let subagents = self.pending().filter(|(_, kind)| *kind == EffectKind::RunSubagent);
         subagents.map(|(id, _)| id).collect()
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::{CallId, TimeSpan, word_enum};
+use crate::types::{CallId, TimeSpan, ToolCall, word_enum};
 
 /// Information that isn't an event of the machine. Losing a notice changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,11 +31,26 @@ pub enum EffectNotice {
         /// The change as a unified diff.
         diff: Arc<str>,
     },
+    /// A tool call of a sub-agent was denied.
+    SubagentDenied(SubagentDenial),
     /// A problem that doesn't stop the run, such as a lost server.
     Warning {
         /// The warning.
         text: Arc<str>,
     },
+}
+
+/// A tool call of a sub-agent that was denied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubagentDenial {
+    /// The call that dispatched the sub-agent.
+    pub dispatched_by: CallId,
+    /// The sub-agent.
+    pub agent: Arc<str>,
+    /// The denied call.
+    pub call: ToolCall,
+    /// Why it was denied.
+    pub reason: Arc<str>,
 }
 
 /// One run of one hook.

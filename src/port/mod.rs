@@ -23,7 +23,7 @@ pub(crate) use cancellation::{lock, panic_message};
 pub use checkpoints::{Checkpoints, NoCheckpoints};
 pub use clock::{Clock, WallClock};
 pub use effect_context::{CommandLife, EffectContext, EffectMessage, Sleep};
-pub use effect_notice::{EffectNotice, HookOutcome, HookPoint, HookRun};
+pub use effect_notice::{EffectNotice, HookOutcome, HookPoint, HookRun, SubagentDenial};
 pub use journal::{CallTiming, Journal, JournalRecord, NoJournal, StoreError};
 pub use message_source::{MessageSource, NoMessages};
 pub use model::{Model, ModelCall, ModelRequest, ReplyDelta, RequestDigest, ToolSpec};

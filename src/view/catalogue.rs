@@ -122,6 +122,16 @@ impl Language {
                 )
             }
             PublicEventKind::ToolCallEnd(end) => self.tool_outcome(end),
+            PublicEventKind::SubagentDenied(denied) => {
+                let tool = sanitize::headline(&denied.name, MAX_DETAIL);
+                let (agent, reason) =
+                    (&denied.agent, sanitize::headline(&denied.reason, MAX_DETAIL));
+                text!(
+                    self,
+                    "{tool} of the sub-agent {agent}: {reason}",
+                    "{tool} del subagente {agent}: {reason}"
+                )
+            }
             PublicEventKind::HookComplete(HookComplete { name, outcome, message, .. }) => {
                 let name = sanitize::headline(name, MAX_DETAIL);
                 let outcome = match outcome {

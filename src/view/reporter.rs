@@ -245,7 +245,9 @@ fn live_events<'a>(event: &RunEvent<'a>) -> Vec<LiveEvent<'a>> {
             EffectNotice::Progress { text } => vec![LiveEvent::Progress { effect: id, text }],
             EffectNotice::Output { call, text } => vec![LiveEvent::Output { call, text }],
             EffectNotice::Diff { call, diff } => vec![LiveEvent::Diff { call, diff }],
-            EffectNotice::Hook(_) | EffectNotice::Warning { .. } => Vec::new(),
+            EffectNotice::Hook(_)
+            | EffectNotice::SubagentDenied(_)
+            | EffectNotice::Warning { .. } => Vec::new(),
         },
         RunEvent::ReplyDelta { delta: ReplyDelta::Reasoning(text), .. } => {
             vec![LiveEvent::Reasoning(text)]

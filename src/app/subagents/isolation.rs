@@ -6,7 +6,7 @@
 //! changes, or completes that. That they were applied is in the record of the worktree, which stays until the dispatcher's
 //! journal has the result.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -33,10 +33,19 @@ pub(in crate::app) struct SubagentWorktrees {
     files: Mutex<()>,
     /// The worktrees whose changes were applied.
     applied: Mutex<Vec<Arc<str>>>,
+    /// The worktrees that sub-agents work in, or that stay with changes that are not applied, by their names.
+    unapplied: Mutex<BTreeMap<String, UnappliedWork>>,
     /// The sessions of calls that were interrupted, by their arguments.
     interrupted: Mutex<HashMap<Arc<str>, Vec<SessionId>>>,
     /// Calls that may change something, and are not over yet.
     writers: Arc<AtomicUsize>,
+}
+
+/// The work of a sub-agent that is not applied.
+struct UnappliedWork {
+    session: SessionId,
+    /// The branch; `None` for a copy of a folder without git.
+    branch: Option<String>,
 }
 
 /// Counts a call that may change something, until it is dropped.
@@ -70,6 +79,7 @@ impl SubagentWorktrees {
             applied: Mutex::new(
                 opened.map(OpenedSession::finished_worktrees).unwrap_or_default().to_vec(),
             ),
+            unapplied: Mutex::default(),
             interrupted: Mutex::new(interrupted),
             writers: Arc::default(),
         })
@@ -120,6 +130,26 @@ impl SubagentWorktrees {
         self.worktrees.create(&request, confined)
     }
 
+    /// Notes that a sub-agent works in a worktree.
+    pub(super) fn begin_work(&self, worktree: &Worktree, session: SessionId) {
+        let work = UnappliedWork { session, branch: worktree.branch() };
+        lock(&self.unapplied).insert(worktree.name().to_owned(), work);
+    }
+
+    /// Names the worktrees that stay with work that is not applied, as after an interrupt.
+    pub(in crate::app) fn warn_of_unapplied_work(&self) {
+        for (name, UnappliedWork { session, branch }) in &*lock(&self.unapplied) {
+            let place = match branch {
+                Some(branch) => format!("on the branch {branch}"),
+                None => format!("in the worktree {name}"),
+            };
+            log::warn!(
+                "the work of the sub-agent of session {session} is not applied, and stays {place}: \
+                 `architect worktrees merge {name}` applies it"
+            );
+        }
+    }
+
     /// Returns what was applied of the worktree of a session that is gone since.
     pub(super) fn applied(&self, session: SessionId) -> Option<Vec<FileChange>> {
         let name = Self::name_of(session);
@@ -138,6 +168,7 @@ impl SubagentWorktrees {
         let name = worktree.name().to_owned();
         match self.worktrees.apply(&mut worktree) {
             Ok(changes) if changes.is_empty() => {
+                lock(&self.unapplied).remove(&name);
                 // All that it has changed, if anything, was there already.
                 if let Err(error) = self.worktrees.remove(worktree, false) {
                     log::warn!("{error}");
@@ -145,6 +176,7 @@ impl SubagentWorktrees {
                 output
             }
             Ok(changes) => {
+                lock(&self.unapplied).remove(&name);
                 lock(&self.applied).push(name.into());
                 if let Err(error) = self.worktrees.retire(worktree) {
                     log::warn!("{error}");
@@ -184,7 +216,10 @@ impl SubagentWorktrees {
             (branch, done.and_then(|()| confined.run(&folder, &commit)))
         });
         match self.worktrees.finish(worktree) {
-            Ok(false) => return None,
+            Ok(false) => {
+                lock(&self.unapplied).remove(&name);
+                return None;
+            }
             Ok(true) => {}
             Err(error) => log::warn!("{error}"),
         }

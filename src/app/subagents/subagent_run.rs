@@ -115,7 +115,7 @@ fn drive(
         exit_on_partial: None,
     };
     let changes = ObservedChanges::default();
-    let meter = UsageMeter::new(scope.clone(), agent.name.as_str().into(), Arc::clone(&changes));
+    let meter = UsageMeter::new(context, agent.name.as_str().into(), Arc::clone(&changes));
     let meter = meter.after(used.unwrap_or_default());
     let drive = |executor: Box<dyn Executor>| {
         // Most outputs of the dispatching run get this one through the meter alone.
@@ -196,6 +196,7 @@ fn run_isolated(dispatched: &DispatchCall, context: &CallContext<'_>) -> ToolOut
     if let Err(error) = worktree.use_for(Some(session.to_string())) {
         return failed(&error);
     }
+    worktrees.begin_work(&worktree, *session);
     // The servers of the dispatcher work in its files.
     let agent = agent.clone().without_server_tools();
     let target = match (&subagents.store, stored.is_some()) {

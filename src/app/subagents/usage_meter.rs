@@ -1,15 +1,24 @@
-//! Observes a sub-agent: its usage is charged to the dispatching run at once, and its calls are reported as they happen.
+//! Observes a sub-agent: its usage is charged to the dispatching run at once, and its calls are reported as they happen,
+//! also those that are denied.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use crate::machine::{Authorization, BudgetUsage, Effect, Event, PricedUsage, RunContext};
-use crate::port::{self, Disconnected, EffectContext, EffectMessage, EffectNotice, Observer};
-use crate::types::FileChange;
+use crate::port::{
+    self, Disconnected, EffectContext, EffectMessage, EffectNotice, Observer, SubagentDenial,
+};
+use crate::tools::CallContext;
+use crate::types::{CallId, EffectId, FileChange, ToolCall, ToolStatus};
 
 /// Watches the run of a sub-agent.
 pub(super) struct UsageMeter {
     scope: EffectContext,
+    /// The call that dispatched the sub-agent.
+    dispatched_by: CallId,
     agent: Arc<str>,
+    /// The calls that are being authorized or run.
+    open_calls: HashMap<EffectId, ToolCall>,
     reported: BudgetUsage,
     changes: ObservedChanges,
     /// Observes the run too.
@@ -21,8 +30,20 @@ pub(super) type ObservedChanges = Arc<Mutex<Vec<FileChange>>>;
 
 impl UsageMeter {
     /// Returns a meter that reports to the dispatching call.
-    pub(super) fn new(scope: EffectContext, agent: Arc<str>, changes: ObservedChanges) -> Self {
-        Self { scope, agent, reported: BudgetUsage::default(), changes, next: None }
+    pub(super) fn new(
+        context: &CallContext<'_>,
+        agent: Arc<str>,
+        changes: ObservedChanges,
+    ) -> Self {
+        Self {
+            scope: context.scope.clone(),
+            dispatched_by: context.call.clone(),
+            agent,
+            open_calls: HashMap::new(),
+            reported: BudgetUsage::default(),
+            changes,
+            next: None,
+        }
     }
 
     /// Returns the same for a run that has used this before, which was reported then.
@@ -42,6 +63,32 @@ impl UsageMeter {
             self.scope.send(EffectMessage::UsageReported(usage, cost));
         }
     }
+
+    fn report_denied_call(&mut self, event: &Event) {
+        let (Event::Authorized { id, .. } | Event::ToolCompleted { id, .. }) = event else {
+            return;
+        };
+        let Some(call) = self.open_calls.remove(id) else { return };
+        if let Event::Authorized { authorization: Authorization::Rejected { result }, .. }
+        | Event::ToolCompleted { result, .. } = event
+            && result.status == ToolStatus::Denied
+        {
+            self.scope.notify(EffectNotice::SubagentDenied(SubagentDenial {
+                dispatched_by: self.dispatched_by.clone(),
+                agent: Arc::clone(&self.agent),
+                call,
+                reason: Arc::clone(&result.text),
+            }));
+        }
+    }
+
+    fn add_open_calls(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            if let Effect::Authorize { id, call } | Effect::RunTool { id, call, .. } = effect {
+                self.open_calls.insert(*id, call.clone());
+            }
+        }
+    }
 }
 
 impl Observer for UsageMeter {
@@ -49,9 +96,14 @@ impl Observer for UsageMeter {
         if let Some(next) = &mut self.next {
             next.on_event(seen)?;
         }
+        if let port::RunEvent::Started { output, .. } = seen {
+            self.add_open_calls(&output.effects);
+        }
         let port::RunEvent::Handled { event, machine, output, .. } = seen else {
             return Ok(());
         };
+        self.report_denied_call(event);
+        self.add_open_calls(&output.effects);
         let run = machine.state.run();
         self.report_usage(event, run);
         if let Event::ToolCompleted { result, .. } = event {

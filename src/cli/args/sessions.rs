@@ -217,7 +217,7 @@ pub(crate) enum SessionsCommand {
         /// The file
         file: PathBuf,
     },
-    /// Remove a session
+    /// Remove a session, with those of its sub-agents and evaluations that are not running
     Rm {
         /// The session: its id or a prefix of it
         session: String,

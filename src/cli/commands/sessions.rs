@@ -1,6 +1,6 @@
 //! `architect sessions`: the stored sessions.
 
-use std::io;
+use std::io::{self, StdoutLock, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -8,11 +8,11 @@ use architect::app::{ProcessEnv, session_trajectory};
 use architect::journal::index::{
     CostRow, MessageRole, MessageRow, SearchHit, SessionDetail, SessionRow,
 };
-use architect::journal::{JournalError, SessionId, SessionIndex, SessionStore};
+use architect::journal::{SessionId, SessionIndex, SessionStore};
 use architect::net::Secrets;
 use architect::types::{MicroUsd, Tokens, pluralize};
 use architect::view::{TERMINAL_WIDTH, in_columns, sanitize, shorten_column};
-use architect::workspace::{IoError, open_input};
+use architect::workspace::open_input;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -66,10 +66,17 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
         SessionsCommand::Import { file } => import(store, file)?,
         SessionsCommand::Rm { session } => {
             let session = stored.find(session)?;
-            SessionIndex::open(store)?.remove(session)?;
+            let removed = SessionIndex::open(store)?.remove(session)?;
+            let others = match removed.len() {
+                1 => String::new(),
+                count => {
+                    let sessions = pluralize(count - 1, "session", "sessions");
+                    format!(", with {sessions} of its sub-agents and evaluations")
+                }
+            };
             (
-                output::to_json(&RemovedDocument { removed: vec![session] }),
-                format!("session {session} removed"),
+                output::to_json(&RemovedDocument { removed }),
+                format!("session {session} removed{others}"),
             )
         }
     };
@@ -287,14 +294,40 @@ fn export_records(
     session: SessionId,
     secrets: &Secrets,
 ) -> Result<u8, CliError> {
-    match store.export_up_to_damage(session, secrets, &mut io::stdout().lock()) {
-        Ok(_) => Ok(0),
-        Err(JournalError::Io(IoError { source, .. }))
-            if source.kind() == io::ErrorKind::BrokenPipe =>
-        {
-            Err(CliError::from_stdout(&source))
-        }
-        Err(error) => Err(error.into()),
+    let mut stdout = ExportOutput { stdout: io::stdout().lock(), failure: None };
+    let exported = store.export_up_to_damage(session, secrets, &mut stdout);
+    match (exported, stdout.failure) {
+        (Ok(_), _) => Ok(0),
+        (Err(_), Some(failure)) => Err(CliError::from_stdout(&failure)),
+        (Err(error), None) => Err(error.into()),
+    }
+}
+
+/// Standard output, whose failures are not those of the store.
+struct ExportOutput<'a> {
+    stdout: StdoutLock<'a>,
+    failure: Option<io::Error>,
+}
+
+impl ExportOutput<'_> {
+    fn note<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|failure| {
+            let kind = failure.kind();
+            self.failure = Some(failure);
+            kind.into()
+        })
+    }
+}
+
+impl Write for ExportOutput<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.stdout.write(bytes);
+        self.note(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.stdout.flush();
+        self.note(flushed)
     }
 }
 

@@ -172,15 +172,16 @@ impl SessionIndex {
         self.query(|database| database::query_json(database, &sql, [since]), true)
     }
 
-    /// Removes a session with all its files.
+    /// Removes a session with all its files, and those that it has dispatched: of sub-agents and evaluations. Running ones
+    /// of those stay. Returns the removed sessions.
     ///
     /// # Errors
     ///
     /// Fails if there is no such session, if a process runs it, and on an I/O error.
-    pub fn remove(&mut self, session: SessionId) -> Result<()> {
-        self.store.remove(session)?;
+    pub fn remove(&mut self, session: SessionId) -> Result<Vec<SessionId>> {
+        let removed = self.store.remove_with_dispatched(session)?;
         self.update()?;
-        Ok(())
+        Ok(removed)
     }
 
     /// Removes the sessions that were last written before this time, and returns them. Running ones stay.

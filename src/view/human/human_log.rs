@@ -59,7 +59,7 @@ pub struct HumanLog {
     /// What goes on; on a terminal only, where text is shown while it arrives, and times are.
     live: Option<Arc<Mutex<LiveStatus>>>,
     blocks: ToolCallBlocks,
-    /// The output of hooks, and diffs, for calls that have not ended.
+    /// The output of hooks, denied calls of sub-agents, and diffs, for calls that have not ended.
     hook_lines: HashMap<CallId, Vec<String>>,
     /// Whether anything was written, and whether the last line is a tool's.
     last_written: LastWritten,
@@ -364,6 +364,11 @@ impl ReportSink for HumanLog {
             PublicEventKind::ModelFallback(_) => self.warning("🔀", &text),
             PublicEventKind::ToolCallStart(start) => self.tool_started(start),
             PublicEventKind::ToolCallEnd(end) => self.tool_ended(end, &text),
+            PublicEventKind::SubagentDenied(denied) => {
+                let line = format!("      {} {text}", self.painter.paint(WARNING, "⛔"));
+                self.hook_lines.entry(denied.tool_call_id.clone()).or_default().push(line);
+                Ok(())
+            }
             PublicEventKind::HookComplete(hook) => self.hook(hook, text),
             PublicEventKind::SteeringReceived(_) => self.line(format!("📨 {text}")),
             PublicEventKind::CompactionTriggered(_) => self.write_heading("📦", &text),

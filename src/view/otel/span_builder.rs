@@ -100,6 +100,11 @@ impl SpanBuilder {
                 }
             }
             PublicEventKind::SubagentCall(call) => self.add_subagent_call(at, call),
+            PublicEventKind::SubagentDenied(denied) => {
+                if let Some((span, ..)) = self.tools.get_mut(&denied.tool_call_id) {
+                    span.add_event(at, event.kind.name());
+                }
+            }
             PublicEventKind::StateChange(_) | PublicEventKind::TextDelta(_) => {}
         }
         None

@@ -16,7 +16,8 @@ pub use public_event::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete,
     CompactionTriggered, ErrorEvent, HookComplete, IncompleteReply, LimitAction, LoopDetected,
     MessageTiming, ModelFallback, PublicEvent, PublicEventKind, RetryCause, Severity, StateChange,
-    SteeringReceived, SubagentCall, SummaryAuthor, TextDelta, ToolCallEnd, ToolCallStart,
+    SteeringReceived, SubagentCall, SubagentDenied, SummaryAuthor, TextDelta, ToolCallEnd,
+    ToolCallStart,
 };
 pub(in crate::view) use public_event::{decision_of, line_schema_with};
 pub(super) use serialize::{TokenUsage, dollars, millis, reason, seconds};

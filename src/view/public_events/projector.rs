@@ -5,12 +5,12 @@ use std::sync::{Arc, OnceLock};
 use jiff::{SignedDuration, Timestamp};
 
 use super::throttle::Throttle;
-use super::tool_calls::ToolCallTracker;
+use super::tool_calls::{self, ToolCallTracker};
 use super::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete,
     CompactionTriggered, ErrorEvent, HookComplete, IncompleteReply, LimitAction, LoopDetected,
     MessageTiming, ModelFallback, PublicEvent, PublicEventKind, RetryCause, SCHEMA, Severity,
-    StateChange, SteeringReceived, SubagentCall, SummaryAuthor, TextDelta,
+    StateChange, SteeringReceived, SubagentCall, SubagentDenied, SummaryAuthor, TextDelta,
 };
 use crate::machine::chart::Chart;
 use crate::machine::{
@@ -380,6 +380,16 @@ impl EventProjector {
                     self.failed_checks.push(format!("{name}: {why}"));
                 }
                 self.emit(HookComplete { name, point, outcome, duration, tool_call_id, message });
+            }
+            EffectNotice::SubagentDenied(denial) => {
+                let port::SubagentDenial { dispatched_by, agent, call, reason } = denial;
+                self.emit(SubagentDenied {
+                    tool_call_id: dispatched_by.clone(),
+                    agent: Arc::clone(agent),
+                    name: Arc::clone(&call.name),
+                    arguments: Arc::new(tool_calls::arguments(call)),
+                    reason: Arc::clone(reason),
+                });
             }
             EffectNotice::Warning { text } => {
                 let message = match self.warnings.try_pass(self.now) {

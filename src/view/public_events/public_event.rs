@@ -96,6 +96,8 @@ event_kinds! {
         "A tool call ended: status, decision and its rule, duration, output, files.";
     SubagentCall(SubagentCall) = "subagent_call",
         "A sub-agent made a model call: its tool call, usage and cost.";
+    SubagentDenied(SubagentDenied) = "subagent_denied",
+        "A tool call of a sub-agent was denied: agent, tool, arguments, reason.";
     HookComplete(HookComplete) = "hook_complete", "A hook completed: point, outcome, duration.";
     SteeringReceived(SteeringReceived) = "steering_received",
         "A message of the user was delivered to the run.";
@@ -396,6 +398,21 @@ pub struct SubagentCall {
     /// The cost, if the model has a price.
     #[serde(rename = "cost_usd", serialize_with = "dollars")]
     pub cost: Option<MicroUsd>,
+}
+
+/// See [`PublicEventKind::SubagentDenied`].
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SubagentDenied {
+    /// The tool call that started the sub-agent.
+    pub tool_call_id: CallId,
+    /// The sub-agent.
+    pub agent: Arc<str>,
+    /// The tool whose call was denied.
+    pub name: Arc<str>,
+    /// Its arguments; a string if they are not a JSON object.
+    pub arguments: Arc<Value>,
+    /// Why it was denied, with the rule.
+    pub reason: Arc<str>,
 }
 
 /// See [`PublicEventKind::HookComplete`].

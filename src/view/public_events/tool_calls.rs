@@ -130,7 +130,7 @@ impl ToolCallTracker {
 }
 
 /// Returns the arguments as JSON; as a string if they are invalid.
-fn arguments(call: &ToolCall) -> Value {
+pub(super) fn arguments(call: &ToolCall) -> Value {
     let text = call.arguments.text();
     let is_complete = matches!(call.arguments, ToolArguments::Complete { .. });
     let parsed = is_complete.then(|| serde_json::from_str(text).ok()).flatten();

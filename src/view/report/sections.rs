@@ -148,7 +148,11 @@ fn tools(report: &RunReport<'_>) -> ReportTable {
 fn denied(report: &RunReport<'_>) -> ReportTable {
     let row = |denied: &DeniedCall| {
         let arguments = cell(&denied.arguments.to_string());
-        vec![cell(&denied.tool), arguments, sanitize::headline(&denied.reason, MAX_CELL)]
+        let tool = match &denied.agent {
+            Some(agent) => cell(&format!("{agent}: {}", denied.tool)),
+            None => cell(&denied.tool),
+        };
+        vec![tool, arguments, sanitize::headline(&denied.reason, MAX_CELL)]
     };
     let rows = report.result.denied.iter().map(row).collect();
     ReportTable { title: "Denied", header: &["tool", "arguments", "reason"], rows, code_columns: 2 }

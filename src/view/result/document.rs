@@ -65,7 +65,7 @@ pub struct RunResult {
     /// The models and their calls, in the order of their first calls, if there were several.
     #[serde(skip_serializing_if = "is_single")]
     pub models: Vec<ModelUsed>,
-    /// The tool calls that were denied.
+    /// The tool calls that were denied, with those of sub-agents.
     pub denied: Vec<DeniedCall>,
     /// What went wrong, if anything.
     pub error: Option<Arc<str>>,
@@ -194,6 +194,9 @@ pub struct RunCosts {
 /// A tool call that was denied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeniedCall {
+    /// The sub-agent that made the call; missing for a call of the run's own agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Arc<str>>,
     /// The tool.
     pub tool: Arc<str>,
     /// Its arguments.

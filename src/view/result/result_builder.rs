@@ -98,6 +98,12 @@ impl RunResultBuilder {
                 self.add_usage(call.usage, call.cost, CostSource::Subagent);
                 self.add_model(None, 1, call.cost);
             }
+            PublicEventKind::SubagentDenied(denied) => self.result.denied.push(DeniedCall {
+                agent: Some(Arc::clone(&denied.agent)),
+                tool: Arc::clone(&denied.name),
+                arguments: Arc::clone(&denied.arguments),
+                reason: Arc::clone(&denied.reason),
+            }),
             PublicEventKind::AgentEnd(end) => self.end = Some(end.clone()),
             _ => {}
         }
@@ -185,7 +191,7 @@ impl RunResultBuilder {
         if end.status == ToolStatus::Denied {
             let (tool, reason) = (Arc::clone(&end.name), Arc::clone(&end.output));
             let arguments = arguments.unwrap_or_default();
-            self.result.denied.push(DeniedCall { tool, arguments, reason });
+            self.result.denied.push(DeniedCall { agent: None, tool, arguments, reason });
         }
         for change in &end.changes {
             self.files.add(change);

@@ -12,6 +12,7 @@
 //! journal, and its activity is resumed. A session that was begun is resumed by its own journal.
 
 mod condition;
+mod earlier_results;
 mod history;
 mod journal;
 pub mod machine;
@@ -22,6 +23,7 @@ mod run;
 mod session;
 
 pub use condition::{ComparisonOperator, Condition, MAX_ITEMS};
+pub use earlier_results::earlier_results;
 pub use history::{
     CheckReport, EventDetail, ItemReport, IterationRecord, SessionReport, WorkflowHistory,
 };

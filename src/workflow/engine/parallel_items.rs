@@ -68,7 +68,7 @@ enum ItemsMerge {
 }
 
 /// Returns the folder of an iteration whose items are done at the same time.
-fn batch_folder(store: &SessionStore, id: SessionId) -> PathBuf {
+pub(super) fn batch_path(store: &SessionStore, id: SessionId) -> PathBuf {
     store.root().join(BATCHES).join(id.to_string())
 }
 
@@ -97,7 +97,7 @@ fn find_failure(ends: &[Option<CellOutcome>]) -> (SessionOutcome, Option<usize>)
 impl ParallelItems<'_> {
     /// Runs the items to their ends, and merges their worktrees. `None` if a signal or the end of the time stopped it.
     pub(super) fn run(&self) -> Result<Option<(SessionEnd, SessionReport)>, WorkflowError> {
-        let path = batch_folder(self.run.store, self.id);
+        let path = batch_path(self.run.store, self.id);
         path.parent().map_or(Ok(()), batch::refuse_link)?;
         let durability = self.run.store.durability();
         let store = SessionStore::open(&path, durability).map_err(AppError::from)?;

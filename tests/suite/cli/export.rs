@@ -146,6 +146,17 @@ fn the_trajectories_of_sub_agents_are_in_that_of_their_dispatcher() {
         assert_eq!(world.run(&["trace", name, "--html", "page.html"]).code, 0);
         assert_eq!(world.read("page.html").matches("sub-agent review").count(), 2, "{name}");
     }
+    // A fork has those of the part that it has copied, whose costs are among its own.
+    let session = ran.json()["session_id"].as_str().unwrap().to_owned();
+    assert_eq!(world.run(&["fork", &session]).code, 0);
+    let fork = world.run(&["trace", "last", "--json"]).json();
+    assert_ne!(fork["session_id"], session);
+    assert_eq!(fork["subagent_traces"].as_array().unwrap().len(), 2);
+    assert_eq!(fork["cost"], ran.json()["cost"]);
+    // Those of a removed session go with it.
+    let removed = world.run(&["sessions", "rm", &session, "--json"]).json();
+    assert_eq!(removed["removed"].as_array().unwrap().len(), 3, "{removed}");
+    assert_eq!(world.run(&["sessions", "--json"]).json().as_array().unwrap().len(), 1);
 }
 
 #[test]

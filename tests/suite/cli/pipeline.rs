@@ -301,6 +301,26 @@ fn a_pipeline_that_is_stopped_in_a_session_resumes_it() {
     }
 }
 
+/// All counts of the result cover the workflow, and not only what its last process has done.
+#[test]
+fn the_result_counts_what_earlier_processes_did() {
+    let pipeline = PipelineFixture::new(STEPS);
+    pipeline.cli.write("build.toml", &script("built", 600_000));
+    let child = pipeline.begin(&[]);
+    wait_until("the second step runs", || pipeline.ran().len() == 2);
+    stop(child, Signal::KILL);
+    pipeline.cli.write("build.toml", &script("built", 0));
+    let [again, nothing_left] = [pipeline.run(&[]).json(), pipeline.run(&[]).json()];
+    // Four iterations with two calls each, and the call that was lost with its process.
+    assert_eq!((&again["steps"], &again["llm_calls"]), (&4.into(), &9.into()), "{again}");
+    let by_source = again["costs"]["by_source"].as_object().unwrap().values();
+    let sum: f64 = by_source.map(|cost| cost.as_f64().unwrap()).sum();
+    assert!((sum - again["cost"].as_f64().unwrap()).abs() < 1e-9, "{again}");
+    for count in ["cost", "costs", "usage", "llm_calls", "steps"] {
+        assert_eq!(nothing_left[count], again[count], "{count}");
+    }
+}
+
 #[test]
 fn the_budget_is_that_of_all_steps() {
     let pipeline = PipelineFixture::new(STEPS);

@@ -159,3 +159,17 @@ fn skills_beyond_the_limit_are_listed_and_a_run_says_so() {
         ran.err
     );
 }
+
+#[test]
+fn a_skill_that_can_t_be_read_is_listed_with_the_reason() {
+    let world = CliFixture::new();
+    let long = format!("---\nname: long\ndescription: {}\n---\n", "x\n  ".repeat(10_000));
+    world.write(".agents/skills/long/SKILL.md", &long);
+    put_home(&world, "elsewhere/SKILL.md", &skill("elsewhere"));
+    let link = world.path(".agents/skills/linked");
+    std::os::unix::fs::symlink(world.home().join("elsewhere"), link).unwrap();
+    let listed = world.run(&["skills"]).out;
+    assert!(listed.contains("does not end within the first 16384 bytes"), "{listed}");
+    assert!(listed.contains(".agents/skills/linked/SKILL.md; invalid: "), "{listed}");
+    assert!(!listed.contains("About elsewhere"), "{listed}");
+}

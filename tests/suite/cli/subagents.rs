@@ -287,3 +287,28 @@ fn a_sub_agent_that_is_cut_off_is_charged() {
         assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
     }
 }
+
+/// A sub-agent that is denied its calls can still answer: the dispatching run says what was denied.
+#[test]
+fn denied_calls_of_a_sub_agent_are_reported_with_the_run() {
+    let world = CliFixture::new();
+    let write = ("w", "write_file", r#"{"path": "a", "content": ""}"#);
+    let command = ("c", "run_command", r#"{"command": "touch b"}"#);
+    let server = Server::new([
+        dispatching(&[dispatch("d", "build")]),
+        chat::calls(&[write, command]),
+        chat::text("I may not."),
+        chat::text("Then not."),
+    ]);
+    let args = ["--mode", "confirm-sensitive", "--json", "--report-file", "r.md"];
+    let ran = world.run_with_server(&server, &args);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    let denied = ran.json()["denied"].as_array().unwrap().clone();
+    let calls: Vec<_> = denied.iter().map(|call| (&call["agent"], &call["tool"])).collect();
+    let build = json!("build");
+    assert_eq!(calls, [(&build, &json!("write_file")), (&build, &json!("run_command"))]);
+    assert_eq!(denied[1]["arguments"], json!({"command": "touch b"}));
+    assert!(ran.err.contains("2 tool calls were denied: write_file, run_command"), "{}", ran.err);
+    assert!(ran.err.contains("⛔ write_file of the sub-agent build: "), "{}", ran.err);
+    assert!(world.read("r.md").contains("build: run_command"), "{}", world.read("r.md"));
+}

@@ -27,6 +27,18 @@ fn an_unwritable_result_is_summarized_on_standard_error() {
 }
 
 #[test]
+fn an_export_that_does_not_fit_is_no_failure_of_the_store() {
+    let world = CliFixture::new();
+    world.run_script("[[turn]]\ntext = \"Done.\"\n", &[]);
+    let mut command = world.command(&["export", "last"]);
+    command.stdout(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let ran = wait_for_exit(command.spawn().unwrap());
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    let expected = "error: could not write to standard output: No space left on device";
+    assert!(ran.err.starts_with(expected) && !ran.err.contains("hint"), "{}", ran.err);
+}
+
+#[test]
 fn an_unwritable_report_is_reported_in_the_result_document() {
     let world = CliFixture::new();
     let script = "[[turn]]\ntext = \"Fine.\"\n";

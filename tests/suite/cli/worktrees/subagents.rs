@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use wait_timeout::ChildExt;
 
@@ -374,6 +375,35 @@ fn a_killed_run_goes_on_with_its_sub_agents_in_their_worktrees() {
     let mut again = again.filter(|body| is_task(body, "Two."));
     assert!(again.all(|body| body["messages"].as_array().unwrap().len() > 3));
     project.assert_nothing_left("in the end");
+}
+
+/// The work of an interrupted sub-agent is not lost silently, and `what-if` needs no worktree that was removed since.
+#[test]
+fn an_interrupted_run_names_the_branches_of_its_sub_agents() {
+    let project = Project::new();
+    let agents = Agents::new(&[
+        ("Do it.", &[BOTH]),
+        ("One.", &[Run("echo one > one"), Hang]),
+        ("Two.", &[Run("echo two > two")]),
+    ]);
+    let child = agents.command(&project, &["run", "Do it."]).spawn().unwrap();
+    wait_until("one waits and the other one is done", || {
+        agents.hung.load(Ordering::SeqCst) > 0 && project.cli.path("two").exists()
+    });
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let ran = wait_for_exit(child);
+    assert_eq!(ran.code, 143, "{}", ran.err);
+    let listed = project.listed();
+    let (branch, session) =
+        (listed[0]["branch"].as_str().unwrap(), listed[0]["session_id"].as_str());
+    let session = session.unwrap();
+    let named = format!("session {session} is not applied, and stays on the branch {branch}");
+    assert!(ran.err.contains(&named), "{}", ran.err);
+    assert_eq!(ran.err.matches("is not applied").count(), 1, "{}", ran.err);
+    let name = listed[0]["name"].as_str().unwrap();
+    assert_eq!(project.worktrees(&["rm", "--force", name]).code, 0);
+    let what_if = project.cli.run(&["what-if", session, "--set", "limits.max_steps=1"]);
+    assert_eq!(what_if.code, 0, "{}", what_if.err);
 }
 
 /// Killed at any time and resumed, all changes are there once, and nothing else is.
