@@ -10,7 +10,7 @@ use architect::journal::{JournalError, ReadOnlyReason, SessionId};
 use architect::llm::{ConnectError, ModelSpecError};
 use architect::machine::StopReason;
 use architect::types::Signal;
-use architect::view::{RunResult, SaveError};
+use architect::view::RunResult;
 
 use super::{USAGE_EXIT_CODE, output};
 
@@ -40,11 +40,6 @@ impl CliError {
     fn new(exit_code: u8, stop_reason: Option<StopReason>, message: impl Display) -> Self {
         let message = message.to_string();
         Self { exit_code, stop_reason, message, hints: Vec::new(), result: None }
-    }
-
-    /// Returns the failure to write a file, with its causes.
-    pub(crate) fn from_save(error: &SaveError) -> Self {
-        Self::failed(output::error_chain(error))
     }
 
     /// Returns the failure of a write to standard output.

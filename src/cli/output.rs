@@ -66,14 +66,3 @@ fn printable_lines(text: &str, is_terminal: bool) -> String {
 pub(crate) fn is_read_by_ci() -> bool {
     ci_commands::runs_in_ci(|name| std::env::var(name).ok())
 }
-
-/// Returns an error with its causes, on one line.
-pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
-}

@@ -23,7 +23,7 @@ use super::{Durability, folder};
 use crate::machine::Event;
 use crate::net::Secrets;
 use crate::types::{ConversationItem, MessageOrigin, RunTime, ToolResult, ToolStatus};
-use crate::workspace::open_input;
+use crate::workspace::{open_input, sync_folder};
 
 /// How a fork differs from its original.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl SessionStore {
                 fs::copy(&path, &copy).io_context("copy", &path)?;
             }
         }
-        folder::sync(&to, self.durability())
+        Ok(sync_folder(&to, self.durability())?)
     }
 
     /// Writes the records of a session to `out` as one self-contained file, without the mark that it was imported

@@ -276,6 +276,7 @@ impl Toolbox for ToolRegistry {
                 arguments: call.arguments.text().into(),
                 invocation,
                 decided: None,
+                is_proved: false,
                 gate: self.gate.clone(),
             }),
             Err(result) => <dyn PreparedCall>::rejected(result),
@@ -296,6 +297,8 @@ struct RegisteredCall {
     invocation: Box<dyn ToolInvocation>,
     /// The decision and the targets for which it was made.
     decided: Option<(Vec<CallTarget>, Decision)>,
+    /// Whether it is a command that is proved to only read, so that it may run beside other reads.
+    is_proved: bool,
     gate: Gate,
 }
 
@@ -309,8 +312,10 @@ impl PreparedCall for RegisteredCall {
     fn access(&mut self) -> CallAccess {
         let access = self.invocation.access();
         if access == CallAccess::Exclusive {
-            // The decision may depend on the effects of earlier calls, so it is made after they have run.
-            return access;
+            // The decision may depend on the effects of earlier calls, so it is made again after they have run.
+            self.is_proved = self.invocation.kind() == CallKind::Command
+                && PolicyEngine::is_read_only(&self.decide_with(&self.gate.policy, &[]));
+            return if self.is_proved { CallAccess::read("") } else { access };
         }
         match self.decide() {
             Decision::Allow { .. } => access,
@@ -421,6 +426,11 @@ impl RegisteredCall {
             false => decision.stricter(self.gate.policy.decide(&self.tool, kind, &real)),
         };
         self.check_denial(&decision)?;
+        if self.is_proved && !PolicyEngine::is_read_only(&decision) {
+            let why =
+                "it was known to only read, and an earlier call has changed that; call it again";
+            return Err(AuthorizationOutcome::Rejected(self.denied(why)));
+        }
         if is_dry_run {
             return Ok(CallApproval::DryRun);
         }

@@ -36,7 +36,7 @@ pub mod trace;
 
 pub use crate::types::Language;
 pub use background_writer::OutputError;
-pub use file::{SaveError, append, is_standard_stream, save};
+pub use file::{append, is_standard_stream, save};
 pub use reporter::{Reporter, RunReporter};
 pub use result::{RunResult, WorktreeResult};
 pub use run_info::{CostSource, PriorUsage, RunInfo};

@@ -138,10 +138,7 @@ pub fn evaluate(
 /// # Errors
 ///
 /// Fails if the store can't be listed.
-pub(super) fn evaluation_charge(
-    store: &SessionStore,
-    session: SessionId,
-) -> Result<Charge, JournalError> {
+pub fn evaluation_charge(store: &SessionStore, session: SessionId) -> Result<Charge, JournalError> {
     let mut sum = Charge::default();
     if store.reader(session).is_err() {
         return Ok(sum);
@@ -149,9 +146,10 @@ pub(super) fn evaluation_charge(
     // An evaluation begins after what it evaluates, and ids are in the order of time.
     for listed in store.list()?.into_iter().filter(|listed| listed.session > session) {
         // One without a header has sent nothing.
-        let Ok((history, _)) = store.replay(listed.session, |_, _, _| {}) else { continue };
-        let dispatcher = history.header.dispatched_by.as_ref();
+        let Some(header) = store.header(listed.session) else { continue };
+        let dispatcher = header.dispatched_by.as_ref();
         if dispatcher.is_some_and(|it| it.is_evaluation() && it.session == session) {
+            let (history, _) = store.replay(listed.session, |_, _, _| {})?;
             sum = sum + abandoned_charge(history.machine.state);
         }
     }

@@ -12,6 +12,8 @@ use architect::journal::{
 };
 use architect::types::ToolStatus;
 use architect::view::{CostSource, sanitize};
+use architect::workflow::batch::coordination::Charge;
+use architect::workflow::{evaluation_charge, subtract_charge};
 use architect::workspace::image::ImageSource;
 use architect::workspace::read_input;
 use architect::workspace::worktree::{RecordedFiles, WorktreeContent, WorktreeName};
@@ -232,7 +234,10 @@ pub(super) fn prepare_resume(
     }
     let (mut config, saved) =
         config_options::load_config(request.settings, output, &world, &stored_options)?;
-    let note = restart_limits(&mut opened, &config, &request);
+    let evaluations = evaluation_charge(&stored.store, session)?;
+    let note = restart_limits(&mut opened, &config, &request, evaluations);
+    // They are runs of their own, and part of what the session may spend.
+    subtract_charge(&mut config.settings.limits, evaluations);
     if let Some(worktree) = &mut worktree {
         worktree.use_for(Some(session))?;
         worktree.enter(&mut config);
@@ -260,6 +265,7 @@ fn restart_limits(
     opened: &mut OpenedSession,
     config: &Config,
     request: &ResumeRequest<'_>,
+    evaluations: Charge,
 ) -> Option<String> {
     if !app::restart_limits(opened, request.prompt.is_some()) {
         return None;
@@ -267,10 +273,11 @@ fn restart_limits(
     let run = opened.history.machine.state.run();
     let limits = &config.settings.limits;
     let cost = limits.budget_usd.map(|most| {
-        format!("{} of {most} is spent (--budget USD sets another total)", run.used.cost)
+        let spent = run.used.cost + evaluations.money;
+        format!("{spent} of {most} is spent (--budget USD sets another total)")
     });
     let tokens = limits.max_tokens.map(|most| {
-        let used = run.used.tokens.0;
+        let used = (run.used.tokens + evaluations.tokens).0;
         format!("{used} of {} tokens are used (--max-tokens N sets another total)", most.0)
     });
     let note = cost.into_iter().chain(tokens).reduce(|cost, tokens| format!("{cost}; {tokens}"))?;

@@ -272,7 +272,7 @@ pub(crate) fn trace(args: &TraceArgs, world: &ProcessEnv) -> Result<u8, CliError
     trace.map_texts(&|text| stored.secrets.mask_all(text));
     if let Some(path) = &args.html {
         let html = stored.secrets.mask_all(&trace.html());
-        save(Path::new("."), path, html.as_bytes()).map_err(|error| CliError::from_save(&error))?;
+        save(Path::new("."), path, html.as_bytes()).map_err(CliError::failed)?;
         output::print_stderr(&format!("The page is {}.", path.display()));
     }
     match (args.json, &args.html) {

@@ -39,8 +39,7 @@ pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     }
     if let Some(path) = &args.junit {
         let junit = scenario::to_junit(&tested);
-        save(Path::new("."), path, junit.as_bytes())
-            .map_err(|error| CliError::from_save(&error))?;
+        save(Path::new("."), path, junit.as_bytes()).map_err(CliError::failed)?;
     }
     output::print(&match args.json {
         true => scenario::to_json(&tested).to_string(),
@@ -67,7 +66,7 @@ fn write_suite(args: &TestArgs, text: &str, world: &ProcessEnv) -> Result<u8, Cl
         let text = scenario::scenario_from_session(&stored.store, chosen.session)?;
         let file = args.out.join(scenario_name(chosen));
         save(Path::new("."), &file, stored.secrets.mask_all(&text).as_bytes())
-            .map_err(|error| CliError::from_save(&error))?;
+            .map_err(CliError::failed)?;
     }
     let printed = match args.json {
         true => suite_document(&suite).to_string(),

@@ -14,6 +14,7 @@ use super::manifest::TaskWorkspace;
 use crate::types::{pluralize, word_enum};
 use crate::view::{RunResult, jsonl, sanitize};
 use crate::workflow::self_eval::Evaluation;
+use crate::workspace::IoContext;
 
 /// The key of the evaluation of a change in a result.
 pub(super) const CHANGE_EVALUATION: &str = "change_evaluation";
@@ -312,8 +313,7 @@ impl BatchResults {
     ///
     /// Fails if the file can't be read.
     pub fn read_rows(&self) -> Result<Vec<CellRow>, BatchFileError> {
-        let rows = self.rows().collect::<io::Result<_>>();
-        rows.map_err(|cause| BatchFileError::unreadable(self.path.clone(), cause))
+        Ok(self.rows().collect::<io::Result<_>>().io_context("read", &self.path)?)
     }
 
     /// Reads a row for each cell, one after the other.

@@ -29,6 +29,24 @@ fn a_file_is_written_and_the_result_goes_back() {
     assert_eq!((&result["role"], &result["tool_call_id"]), (&json!("tool"), &json!("c1")));
 }
 
+/// The first one starts, and the second one before it has ended; the third one may write.
+#[test]
+fn commands_that_only_read_run_side_by_side() {
+    let world = CliFixture::new();
+    let command = |line: &str| json!({ "command": line }).to_string();
+    let (read, write) = (command("sleep 0.3"), command("sleep 0.3; touch made"));
+    let calls =
+        [("a", "run_command", &*read), ("b", "run_command", &*read), ("c", "run_command", &*write)];
+    let server = Server::new([chat::calls(&calls), chat::text("Done.")]);
+    let ran = world.run_with_server(&server, &["--mode", "yolo", "--output-format", "stream-json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let kinds: Vec<String> =
+        ran.lines().iter().map(|line| line["type"].as_str().unwrap().to_owned()).collect();
+    let calls: Vec<&String> = kinds.iter().filter(|kind| kind.starts_with("tool_call_")).collect();
+    let (start, end) = ("tool_call_start", "tool_call_end");
+    assert_eq!(calls, [start, start, end, end, start, end]);
+}
+
 #[test]
 fn parallel_reads_are_answered_in_call_order() {
     let world = CliFixture::new();

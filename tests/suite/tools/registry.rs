@@ -114,13 +114,17 @@ fn calls_that_do_not_touch_the_same_may_run_together() {
     };
     assert_eq!(access("read_file", json!({"path": "./d/../a"})), CallAccess::read("a"));
     assert_eq!(access("write_file", json!({"path": "a", "content": ""})), CallAccess::write("a"));
-    assert_eq!(access("run_command", json!({"command": "ls"})), CallAccess::Exclusive);
+    assert_eq!(access("run_command", json!({"command": "cat a | wc -l"})), CallAccess::read(""));
+    assert_eq!(access("run_command", json!({"command": "cat a > b"})), CallAccess::Exclusive);
+    assert_eq!(access("run_command", json!({"command": "make"})), CallAccess::Exclusive);
     let world = ToolFixture::with(
         ToolSettings { mode: ConfirmMode::ConfirmAll, ..yolo_settings() },
         |_| {},
     );
-    let call = ToolCall::new("c".into(), "list_files", "{}");
-    assert_eq!(world.registry.prepare(&call).access(), CallAccess::Exclusive);
+    for (tool, arguments) in [("list_files", "{}"), ("run_command", r#"{"command": "ls"}"#)] {
+        let call = ToolCall::new("c".into(), tool, arguments);
+        assert_eq!(world.registry.prepare(&call).access(), CallAccess::Exclusive, "{tool}");
+    }
 }
 
 fn prepare(world: &ToolFixture, tool: &str, arguments: &Value) -> Box<dyn PreparedCall> {
