@@ -129,9 +129,7 @@ fn try_run(
         Arc::clone(&session.has_plan),
     );
     let reporter = Reporter::new(vec![Box::new(updates)]);
-    if let Some(telemetry) = start_telemetry(&setup.env, &setup.run_info(&request)) {
-        reporter.add_sink(telemetry);
-    }
+    start_telemetry(&setup.env, &setup.run_info(&request), &reporter);
     let confirm = PermissionRequests {
         connection: connection.clone(),
         session: id.clone(),

@@ -20,7 +20,6 @@ use crate::exec::helper;
 use crate::journal::{DamagePolicy, SessionStore};
 use crate::llm::scripted::Script;
 use crate::machine::Event;
-use crate::policy::NoConfirmer;
 use crate::port::{CancellationToken, Disconnected, HookPoint, Model, Observer, RunEvent};
 use crate::runner::{DriverInput, Ports, SystemClock, ThreadExecutor};
 use crate::types::{Price, RunTime, Signal};
@@ -143,9 +142,7 @@ impl Agent {
         };
         let json = self.on_json_event.clone().map(|it| Box::new(JsonCallbackSink(it)) as Box<_>);
         let reporter = Reporter::new(json.into_iter().collect());
-        let confirm = Arc::new(NoConfirmer);
-        let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
-        self.setup.run_in(environment, request, io)?;
+        self.setup.run_in(environment, request, RunIo::unattended(reporter.clone()))?;
         Ok(reporter.last_result())
     }
 }

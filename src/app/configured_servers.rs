@@ -1,6 +1,6 @@
 //! Tools of MCP servers, among the others and under the same rules.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::error::AppError;
@@ -131,8 +131,8 @@ impl ToolDeferral<'_> {
             }
         };
         let deferred = config.servers.iter().filter(is_deferred);
-        let deferred: BTreeSet<&str> = deferred.map(|server| server.name.as_str()).collect();
-        let tools = tools.filter(|tool| deferred.contains(tool.server()));
+        let deferred: Vec<&str> = deferred.map(|server| server.name.as_str()).collect();
+        let tools = tools.filter(|tool| deferred.contains(&tool.server()));
         tools.map(|tool| (tool.server().into(), Arc::clone(&tool.spec().name))).collect()
     }
 }

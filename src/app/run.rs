@@ -20,12 +20,15 @@ use super::subagents::{OneQuestion, SubagentContext, SubagentWorktrees};
 use super::undo::complete_pending_restore;
 use crate::config::{quality_gates, run_rules};
 use crate::hooks::{HookedAnswerChecks, HookedTools, Hooks, with_hooks};
-use crate::journal::{FileJournal, SessionId, SessionSetup, WorkspaceIdentity};
+use crate::journal::{
+    DamagePolicy, FileJournal, JournalError, SessionId, SessionSetup, SessionStore,
+    WorkspaceIdentity,
+};
 use crate::llm::scripted::ScriptPosition;
 use crate::machine::{Machine, RunOutcome, RunStatus};
 use crate::mcp::McpServers;
 use crate::net::Secrets;
-use crate::policy::Confirmer;
+use crate::policy::{Confirmer, NoConfirmer};
 use crate::port::{
     AnswerChecks, CancelRegistration, CancellationToken, HookPoint, ToolSpec, Toolbox,
 };
@@ -58,6 +61,27 @@ impl RunRequest {
         let (task, options) = (Some(task.into()), Value::Null);
         Self { task, images: Vec::new(), target, options, source, exit_on_partial: None }
     }
+
+    /// Returns the request to resume a stored session, or to begin one with this id and task if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the session is open elsewhere or damaged.
+    pub fn resume_or_begin(
+        store: &SessionStore,
+        session: SessionId,
+        task: Arc<str>,
+        options: Value,
+    ) -> Result<Self, JournalError> {
+        let (task, target) = match store.reopen(session, DamagePolicy::Refuse) {
+            Ok(opened) => (None, SessionTarget::Stored(store.clone(), Box::new(opened))),
+            Err(JournalError::UnknownSession(_)) => {
+                (Some(task), SessionTarget::New(store.clone(), Some(session)))
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Self { task, options, ..Self::new("", target, CostSource::Agent) })
+    }
 }
 
 /// The user interface of a run.
@@ -69,6 +93,13 @@ pub struct RunIo {
     pub confirm: Arc<dyn Confirmer>,
     /// How commands are confined, if that is to be shown.
     pub sandbox: Option<Arc<str>>,
+}
+
+impl RunIo {
+    /// Returns the interface of a run without a user: what would need a confirmation is denied.
+    pub fn unattended(reporter: Reporter) -> Self {
+        Self { reporter, confirm: Arc::new(NoConfirmer), sandbox: None }
+    }
 }
 
 /// A run that is over.
@@ -312,6 +343,7 @@ impl RunSetup {
     /// Returns what is known of a run before it begins, but for its session.
     pub fn run_info(&self, request: &RunRequest) -> RunInfo {
         let task = request.task.as_deref().unwrap_or_default();
+        let (prior_usage, prior_models) = request.target.earlier_usage();
         RunInfo {
             session_id: "".into(),
             agent: self.agent.name.as_str().into(),
@@ -325,8 +357,8 @@ impl RunSetup {
             has_schema: self.schema.is_some(),
             exit_on_partial: request.exit_on_partial,
             is_new_fork: request.target.is_new_fork(),
-            prior_usage: request.target.earlier_usage(),
-            prior_models: request.target.earlier_models(),
+            prior_usage,
+            prior_models,
         }
     }
 

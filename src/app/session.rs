@@ -116,26 +116,17 @@ impl SessionTarget {
         })
     }
 
-    /// Returns what the session has used and done before. A call that was lost with its process counts.
-    pub(super) fn earlier_usage(&self) -> PriorUsage {
-        self.opened().map_or_else(PriorUsage::default, |opened| {
-            let state = &opened.history.machine.state;
-            let (run, mut costs) = (state.run(), opened.history.costs);
-            costs.add((state.kind(), run.used), None, abandon(state.clone()).run());
-            let llm_calls = run.model_calls + costs.subagent_calls;
-            PriorUsage { costs, steps: run.steps, llm_calls }
-        })
-    }
-
-    /// Returns what each model has used before.
-    pub(super) fn earlier_models(&self) -> Vec<ModelUsage> {
-        self.opened().map_or_else(Vec::new, |opened| {
-            let (state, mut models) =
-                (&opened.history.machine.state, opened.history.models.clone());
-            let change = (state, None, &abandon(state.clone()));
-            ModelUsage::add_between(&mut models, &opened.history.setup.model, change);
-            models
-        })
+    /// Returns what the session has used and done before, in all and by model. A call that was lost with its process
+    /// counts.
+    pub(super) fn earlier_usage(&self) -> (PriorUsage, Vec<ModelUsage>) {
+        let Some(OpenedSession { history, .. }) = self.opened() else { return Default::default() };
+        let state = &history.machine.state;
+        let (run, abandoned) = (state.run(), abandon(state.clone()));
+        let (mut costs, mut models) = (history.costs, history.models.clone());
+        costs.add((state.kind(), run.used), None, abandoned.run());
+        ModelUsage::add_between(&mut models, &history.setup.model, (state, None, &abandoned));
+        let llm_calls = run.model_calls + costs.subagent_calls;
+        (PriorUsage { costs, steps: run.steps, llm_calls }, models)
     }
 
     /// Opens the session. What was decided is durable when this returns. A stored session resumes without a task.

@@ -10,14 +10,14 @@ use crate::net::{
 };
 use crate::port::CancellationToken;
 use crate::view::otel::{ExportRequest, OtelSettings, OtelSink};
-use crate::view::{ReportSink, RunInfo};
+use crate::view::{Reporter, RunInfo};
 
 /// The most that is read of a collector's answer, in bytes.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
-/// Returns who exports the spans of a run; none when no collector is named. A collector that can't be used is a warning:
-/// no run depends on who watches it.
-pub fn start_telemetry(world: &ProcessEnv, about: &RunInfo) -> Option<Box<dyn ReportSink>> {
+/// Adds a sink that exports the spans of a run, if a collector is named. A collector that can't be used is a warning: no run
+/// depends on who watches it.
+pub fn start_telemetry(world: &ProcessEnv, about: &RunInfo, reporter: &Reporter) {
     let env = |name: &str| world.variable(name).map(str::to_owned);
     let started =
         OtelSettings::from_env(env).map_err(|error| error.to_string()).and_then(|settings| {
@@ -34,11 +34,9 @@ pub fn start_telemetry(world: &ProcessEnv, about: &RunInfo) -> Option<Box<dyn Re
             OtelSink::new(settings, about, send).map(Some).map_err(|error| error.to_string())
         });
     match started {
-        Ok(telemetry) => telemetry.map(|telemetry| Box::new(telemetry) as Box<dyn ReportSink>),
-        Err(why) => {
-            log::warn!("no traces are sent: {why}");
-            None
-        }
+        Ok(Some(telemetry)) => reporter.add_sink(Box::new(telemetry)),
+        Ok(None) => {}
+        Err(why) => log::warn!("no traces are sent: {why}"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where a stored session spent its time.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 
 use super::error::AppError;
 use super::undo::RecordedChanges;
@@ -17,14 +17,14 @@ use crate::view::trace::{
 ///
 /// Fails when there is no such session, or it can't be read.
 pub fn trace_session(store: &SessionStore, session: SessionId) -> Result<Trace, AppError> {
-    Ok(trace_with_subagents(store, session, &mut BTreeSet::from([session]))?.0)
+    Ok(trace_with_subagents(store, session, &mut HashSet::from([session]))?.0)
 }
 
 /// Returns a trace, and the call that dispatched its session, if any.
 fn trace_with_subagents(
     store: &SessionStore,
     session: SessionId,
-    seen: &mut BTreeSet<SessionId>,
+    seen: &mut HashSet<SessionId>,
 ) -> Result<(Trace, Option<ParentCall>), AppError> {
     let (mut tracer, mut dispatched) = (None, Vec::new());
     let (past, _) = store.replay(session, |past, stored, replayed| {
@@ -88,7 +88,7 @@ pub fn recorded_step_changes(
     store: &SessionStore,
     session: SessionId,
 ) -> Result<Vec<StepChange>, AppError> {
-    let (history, _) = store.replay(session, |_, _, _| {})?;
+    let (history, _) = store.load(session)?;
     Ok(step_changes(store, &history))
 }
 

@@ -1,6 +1,6 @@
 //! The trajectory of a stored session.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 
 use serde_json::{Map, json};
 
@@ -18,7 +18,7 @@ pub fn session_trajectory(
     store: &SessionStore,
     session: SessionId,
 ) -> Result<Trajectory, AppError> {
-    let mut seen = BTreeSet::from([session]);
+    let mut seen = HashSet::from([session]);
     Ok(trajectory(store, session, &mut seen)?.0)
 }
 
@@ -26,7 +26,7 @@ pub fn session_trajectory(
 fn trajectory(
     store: &SessionStore,
     session: SessionId,
-    seen: &mut BTreeSet<SessionId>,
+    seen: &mut HashSet<SessionId>,
 ) -> Result<(Trajectory, SessionHistory), AppError> {
     let (mut builder, mut dispatched) = (None, Vec::new());
     let (history, _) = store.replay(session, |history, stored, _| {

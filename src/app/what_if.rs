@@ -215,7 +215,8 @@ impl ChangedRules {
     /// Returns recorded rules with the changed values.
     fn apply(&self, recorded: &RunRules) -> Result<RunRules, AppError> {
         let merged = merge(json!(recorded), &self.before, &self.after);
-        serde_json::from_value(merged).map_err(|error| AppError::System {
+        // As the journal has them, for which there is a parser already.
+        serde_json::from_slice(merged.to_string().as_bytes()).map_err(|error| AppError::System {
             what: "apply the changed limits",
             cause: error.to_string(),
         })

@@ -1,7 +1,5 @@
 //! Asks about files of a trusted folder that have changed since the user trusted it.
 
-use std::io::{self, BufRead, IsTerminal};
-
 use architect::app::ProcessEnv;
 use architect::config::{ChangedFile, Config, TRUST_VARIABLE, TrustStore};
 use architect::view::sanitize;
@@ -29,19 +27,10 @@ pub(super) fn ask(config: &Config, world: &ProcessEnv) -> Result<(), CliError> {
             ))
     };
     let Some(state) = world.folders().state else { return Err(refused()) };
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(refused());
-    }
     let changes: String = config.changed.iter().map(diff).collect();
     // The file may contain terminal codes.
-    output::print_stderr(&format!(
-        "{what}\n\n{}\nTrust this? [y/N] ",
-        sanitize::for_pipe(&changes)
-    ));
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer);
-    read.map_err(|error| CliError::usage(format!("could not read the answer: {error}")))?;
-    if !["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
+    let shown = format!("{what}\n\n{}", sanitize::for_pipe(&changes));
+    if output::ask(&shown, "Trust this?")? != Some(true) {
         return Err(refused());
     }
     let accepted = TrustStore::new(&state).accept(&config.workspace, &config.changed);

@@ -1,6 +1,6 @@
 //! Configures the cells of a batch, and finds every mistake before one begins.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use architect::app::{AppError, ProcessEnv, ResolvedModel, RunSetup, open_worktrees};
@@ -109,7 +109,7 @@ impl CellOptions<'_> {
     /// Returns every mistake that can be found before a cell begins. Cells that are configured alike are checked once.
     pub(crate) fn find_problems(&self, cells: &[BatchCell]) -> Vec<ManifestProblem> {
         let (mut seen, mut problems) = (HashSet::new(), Vec::new());
-        let mut commits = BTreeSet::new();
+        let mut commits = HashSet::new();
         for cell in cells {
             if let TaskWorkspace::Repository { folder, commit } = &cell.task.workspace
                 && folder.is_dir()

@@ -16,33 +16,21 @@ use super::{logging, output};
 
 /// Prints a line, or an event, for each cell.
 pub(crate) struct BatchProgress {
-    lang: Language,
-    format: OutputFormat,
-    is_quiet: bool,
-    is_verbose: bool,
-    cells: usize,
-    finished: AtomicUsize,
-    interrupts: RunInterrupts,
-    table: Option<BatchTable>,
+    pub(crate) lang: Language,
+    pub(crate) format: OutputFormat,
+    pub(crate) is_quiet: bool,
+    pub(crate) is_verbose: bool,
+    pub(crate) cells: usize,
+    /// Those of the cells that are finished.
+    pub(crate) finished: AtomicUsize,
+    pub(crate) interrupts: RunInterrupts,
+    pub(crate) table: Option<BatchTable>,
 }
 
 /// The longest error in a line, in characters.
 const MAX_ERROR_CHARS: usize = 200;
 
 impl BatchProgress {
-    /// Returns the progress of a batch of cells of which some are finished.
-    pub(crate) fn new(
-        lang: Language,
-        format: OutputFormat,
-        (is_quiet, is_verbose): (bool, bool),
-        (cells, finished): (usize, usize),
-        interrupts: RunInterrupts,
-        table: Option<BatchTable>,
-    ) -> Self {
-        let finished = AtomicUsize::new(finished);
-        Self { lang, format, is_quiet, is_verbose, cells, finished, interrupts, table }
-    }
-
     /// Prints that the batch begins.
     pub(crate) fn begin(&self, folder: &str) {
         let finished = self.finished.load(Ordering::Relaxed);

@@ -10,7 +10,7 @@ use architect::journal::{JournalError, ReadOnlyReason, SessionId};
 use architect::llm::{ConnectError, ModelSpecError};
 use architect::machine::StopReason;
 use architect::types::Signal;
-use architect::view::{RunResult, SaveError};
+use architect::view::RunResult;
 
 use super::{USAGE_EXIT_CODE, output};
 
@@ -42,9 +42,9 @@ impl CliError {
         Self { exit_code, stop_reason, message, hints: Vec::new(), result: None }
     }
 
-    /// Returns the failure to write a file, with its causes.
-    pub(crate) fn from_save(error: &SaveError) -> Self {
-        Self::failed(output::error_chain(error))
+    /// Returns the failure to read what the user has named.
+    pub(crate) fn unreadable(name: impl Display, error: &io::Error) -> Self {
+        Self::usage(format!("could not read {name}: {error}"))
     }
 
     /// Returns the failure of a write to standard output.

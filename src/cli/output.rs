@@ -1,9 +1,10 @@
 //! Writes to standard output and standard error, without a panic if they are closed.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use architect::view::{ci_commands, sanitize};
+use serde::Serialize;
 
 use super::error::CliError;
 
@@ -49,10 +50,32 @@ pub(crate) fn print(text: &str) -> Result<u8, CliError> {
     written.map(|()| 0).map_err(|error| CliError::from_stdout(&error))
 }
 
+/// Returns a document as JSON.
+pub(crate) fn to_json(document: &impl Serialize) -> String {
+    // All values can be expressed in JSON.
+    serde_json::to_string(document).unwrap_or_default()
+}
+
 /// Writes to standard error; a failure is ignored.
 pub(crate) fn print_stderr(text: &str) {
     let lines = printable_lines(text, io::stderr().is_terminal());
     let _ = io::stderr().lock().write_all(lines.as_bytes());
+}
+
+/// Asks a question on the terminal, after a text. Returns whether the answer is yes; `None` if there is no terminal.
+///
+/// # Errors
+///
+/// Fails if the answer can't be read.
+pub(crate) fn ask(text: &str, question: &str) -> Result<Option<bool>, CliError> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(None);
+    }
+    print_stderr(&format!("{text}\n{question} [y/N] "));
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    read.map_err(|error| CliError::usage(format!("could not read the answer: {error}")))?;
+    Ok(Some(["y", "yes"].contains(&answer.trim().to_lowercase().as_str())))
 }
 
 /// Returns a text as whole lines that neither drive a terminal behind a pipe nor command a CI system.
@@ -65,15 +88,4 @@ fn printable_lines(text: &str, is_terminal: bool) -> String {
 /// Returns whether a CI system reads commands from what this process prints.
 pub(crate) fn is_read_by_ci() -> bool {
     ci_commands::runs_in_ci(|name| std::env::var(name).ok())
-}
-
-/// Returns an error with its causes, on one line.
-pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }

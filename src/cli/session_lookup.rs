@@ -46,7 +46,7 @@ impl SessionLookup {
         let (store, secrets) = (open_store(&config, world)?, collect_secrets(&config, world));
         let dir = config.origin("sessions.dir").rank;
         let is_named = dir == LayerRank::Argument || dir == LayerRank::Project;
-        let folder = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
+        let folder = config.real_workspace();
         Ok(Self { store, secrets, folder, any_folder: last.any_folder, is_named, config })
     }
 
@@ -70,8 +70,7 @@ impl SessionLookup {
         let root = &past.setup.workspace.root;
         let is_around = store.starts_with(root);
         if let (None, Some(real)) = (workspace, link_target(root)) {
-            let [root, real] =
-                [root, &real].map(|path| sanitize::line(&path.to_string_lossy()).into_owned());
+            let [root, real] = [root, &real].map(|path| sanitize::path(path));
             return Err(CliError::usage(format!(
                 "the workspace {root} of this session has become a link to {real}; a command may have made it"
             ))
@@ -80,7 +79,7 @@ impl SessionLookup {
         let is_exposed = self.is_named
             && (is_around || store.starts_with(&self.folder) || store.ancestors().any(in_project));
         if is_exposed && !is_around && *root != self.folder && workspace.is_none() {
-            let root = sanitize::line(&root.to_string_lossy()).into_owned();
+            let root = sanitize::path(root);
             return Err(CliError::usage(format!(
                 "this session names the workspace {root}, but commands may have written where it is stored"
             ))
@@ -104,7 +103,7 @@ impl SessionLookup {
         if let Some(session) = self.store.last_in_folder(&self.folder)? {
             return Ok(session);
         }
-        let folder = sanitize::line(&self.folder.to_string_lossy()).into_owned();
+        let folder = sanitize::path(&self.folder);
         let failure = CliError::usage(format!("no session of this folder is stored: {folder}"));
         let hint = match self.store.resolve(LAST) {
             Ok(other) => format!("--any-folder takes the last one of any folder: {other}"),
@@ -120,7 +119,7 @@ impl SessionLookup {
     /// Fails when it means none, or several.
     pub(crate) fn find_and_report_folder(&self, name: &str) -> Result<SessionId, CliError> {
         let session = self.find(name)?;
-        let past = self.store.replay(session, |_, _, _| {}).ok();
+        let past = self.store.load(session).ok();
         if let Some(note) = past.and_then(|(past, _)| self.other_folder_note(&past)) {
             output::print_stderr(&note);
         }
@@ -147,7 +146,7 @@ impl SessionLookup {
     pub(crate) fn other_folder_note(&self, past: &SessionHistory) -> Option<String> {
         let root = &past.setup.workspace.root;
         let is_here = *root == self.folder || past.is_imported_setup();
-        let root = sanitize::line(&root.to_string_lossy()).into_owned();
+        let root = sanitize::path(root);
         (!is_here).then(|| format!("Session {} works in {root}.", past.header.session))
     }
 }

@@ -15,12 +15,12 @@ use architect::machine::{CloseReason, RunStatus, StopReason};
 use architect::types::{Signal, TimeSpan, pluralize};
 use architect::view::report::{ReportFormat, RunReport};
 use architect::view::{
-    CostSource, OutputError, Reporter, RunInfo, RunResult, SaveError, append, is_standard_stream,
-    sanitize, save,
+    CostSource, OutputError, Reporter, RunInfo, RunResult, append, is_standard_stream, sanitize,
+    save,
 };
 use architect::workflow::batch::emit::shell_word;
 use architect::workflow::{EvaluatedRuns, RetryContext, evaluate, plan_first};
-use architect::workspace::resolve_inside;
+use architect::workspace::{IoError, resolve_inside};
 use rustix::fs::{Access, access};
 
 use super::args::{OutputArgs, OutputFormat};
@@ -70,9 +70,7 @@ pub(crate) fn run(
     };
     let store = request.target.store().cloned();
     let about = setup.run_info(&request);
-    if let Some(telemetry) = start_telemetry(&setup.env, &about) {
-        show.add_sink(telemetry);
-    }
+    start_telemetry(&setup.env, &about, &show);
     let commits = CommitWatch::begin(&setup.sandbox);
     let done = run_workflow(setup, request, mode, &io)?;
     if let Some(notice) = commits.and_then(|commits| commits.notice()) {
@@ -141,7 +139,7 @@ pub(crate) fn report_result(
     let result = report.result.clone();
     let saved = write_files(args, plan, report, setup);
     // There is one document, and it has the exit code of the process.
-    let unsaved = saved.err().map(|error| CliError::from_save(&error).with_result(result.clone()));
+    let unsaved = saved.err().map(|error| CliError::failed(error).with_result(result.clone()));
     let result = unsaved.as_ref().map_or(result, CliError::to_result);
     let timeout = timeout.map(|left| left + OUTPUT_OVERTIME);
     match show.finish(&result, timeout) {
@@ -273,7 +271,7 @@ fn write_files(
     plan: Option<&ReportPlan>,
     report: &RunReport<'_>,
     setup: &RunSetup,
-) -> Result<(), SaveError> {
+) -> Result<(), IoError> {
     let (workspace, result) = (&setup.config.workspace, report.result);
     if let Some(path) = output_file(args) {
         let text = match args.format.format() {

@@ -93,7 +93,7 @@ fn read_file(path: &str) -> Result<String, CliError> {
 fn decode_text(from: impl Read, name: &str) -> Result<String, CliError> {
     let mut bytes = Vec::new();
     let read = from.take(MAX_TASK_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(|error| CliError::usage(format!("could not read {name}: {error}")))?;
+    read.map_err(|error| CliError::unreadable(name, &error))?;
     if bytes.len() as u64 > MAX_TASK_BYTES {
         return Err(CliError::usage(format!(
             "the task from {name} is longer than {MAX_TASK_BYTES} bytes"

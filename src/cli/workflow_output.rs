@@ -57,14 +57,6 @@ pub(crate) struct StartedWorkflow<'a> {
     pub(crate) output: &'a OutputArgs,
 }
 
-/// A workflow that is over, or stopped.
-#[derive(Clone, Copy)]
-struct FinishedWorkflow<'a> {
-    outcome: WorkflowOutcome,
-    history: &'a WorkflowHistory,
-    progress: &'a WorkflowProgress,
-}
-
 /// The open files of a workflow.
 pub(crate) struct OpenWorkflow {
     store: SessionStore,
@@ -133,7 +125,7 @@ pub(crate) fn check_origin(folder: &Path, world: &ProcessEnv) -> Result<(), CliE
     let own = world.cwd.join(".architect");
     let links = folder.ancestors().filter(|path| path.starts_with(&own));
     if let Some(link) = links.filter(|path| path.is_symlink()).last() {
-        let link = sanitize::line(&link.to_string_lossy()).into_owned();
+        let link = sanitize::path(link);
         return Err(CliError::usage(format!(
             "{link} is a link, and results would be written to where it leads"
         ))
@@ -144,7 +136,7 @@ pub(crate) fn check_origin(folder: &Path, world: &ProcessEnv) -> Result<(), CliE
             .and_then(|worktrees| worktrees.is_tracked(folder))
             .unwrap_or(false);
     if is_tracked {
-        let folder = sanitize::line(&folder.to_string_lossy()).into_owned();
+        let folder = sanitize::path(folder);
         return Err(CliError::usage(format!(
             "the results in {folder} came with the repository: git tracks them, so what they call done may not be"
         ))
@@ -232,9 +224,7 @@ impl StartedWorkflow<'_> {
             ..RunRequest::new(title, SessionTarget::new(Some(store.clone())), CostSource::Agent)
         };
         let info = setup.run_info(&request);
-        if let Some(telemetry) = start_telemetry(&setup.env, &info) {
-            reporter.add_sink(telemetry);
-        }
+        start_telemetry(&setup.env, &info, &reporter);
         let run = WorkflowRun {
             workflow: self.workflow,
             program: &program,
@@ -259,9 +249,8 @@ impl StartedWorkflow<'_> {
             ));
         }
 
-        let finished = FinishedWorkflow { outcome, history: &history, progress: &progress };
         let results = reporter.results(StopReason::InternalError, "the run broke down");
-        let result = self.result(&finished, &results, setup, &info);
+        let result = self.result(outcome, (&history, &progress), &results, setup, &info);
         let result = RunResult { duration: begun.elapsed().into(), ..result };
         let info =
             RunInfo { session_id: result.session_id.clone().unwrap_or_else(|| "".into()), ..info };
@@ -279,12 +268,12 @@ impl StartedWorkflow<'_> {
     /// Returns the result of all iterations, and shows how the workflow ended. The results are those of this process.
     fn result(
         &self,
-        finished: &FinishedWorkflow<'_>,
+        outcome: WorkflowOutcome,
+        (history, progress): (&WorkflowHistory, &WorkflowProgress),
         results: &[RunResult],
         setup: &RunSetup,
         info: &RunInfo,
     ) -> RunResult {
-        let FinishedWorkflow { outcome, history, progress } = *finished;
         let reason = self.stop_reason(outcome, history);
         let newest = history.iterations.last();
         let report = newest.and_then(|it| it.report.as_ref());
@@ -484,11 +473,10 @@ impl WorkflowProgress {
         let best =
             best.map(|it| format!("{} {}; ", self.lang.pick(["best", "mejor"]), it.number()));
         let cost = cost.map_or(String::new(), |cost| format!(", {cost}"));
-        let folder = folder.display().to_string();
         format!(
             "■ {sentence} ({}{iterations}{cost}; {})",
             best.unwrap_or_default(),
-            sanitize::line(&folder)
+            sanitize::path(folder)
         )
     }
 }

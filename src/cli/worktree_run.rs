@@ -98,8 +98,7 @@ impl WorktreeRun {
         content: WorktreeContent<'_>,
     ) -> Result<Self, CliError> {
         let worktrees = open_worktrees(env)?;
-        let workspace = config.workspace.canonicalize();
-        let workspace = workspace.unwrap_or_else(|_| config.workspace.clone());
+        let workspace = config.real_workspace();
         let is_own = marker.exists();
         match worktrees.open(&workspace, name) {
             Ok(worktree) if is_own => return Ok(Self::new(worktrees, worktree, config)),

@@ -33,6 +33,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns the workspace with links resolved, or as it is named if that fails.
+    pub fn real_workspace(&self) -> PathBuf {
+        self.workspace.canonicalize().unwrap_or_else(|_| self.workspace.clone())
+    }
+
     /// Returns where the value of a key comes from; the default for an unknown key.
     pub fn origin(&self, key: &str) -> ValueOrigin {
         let shown = self.effective_values.iter().find(|shown| shown.key == key);

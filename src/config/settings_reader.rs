@@ -75,33 +75,53 @@ impl<'a> SettingsReader<'a> {
         doc: &str,
         spec: KeySpec,
     ) -> Option<T> {
+        let read = self.node(name).map(|node| (T::from_value(&node.value), node));
+        let found = match &read {
+            Some((Ok(value), node)) => Some((Ok(value.to_value()), *node)),
+            Some((Err(expected), node)) => Some((Err(expected.as_str()), *node)),
+            None => None,
+        };
+        let is_right = self.check_value(name, doc, spec, found);
+        let (value, node) = read.filter(|_| is_right)?;
+        Some(value.ok()?.resolve(self.paths, node))
+    }
+
+    /// Records a key and its value, which was read or has another type than expected. Returns whether the value is right.
+    fn check_value(
+        &mut self,
+        name: &'static str,
+        doc: &str,
+        spec: KeySpec,
+        found: Option<(Result<ConfigValue, &str>, &ConfigNode)>,
+    ) -> bool {
         self.known_keys.push(name);
-        let node = self.node(name);
-        if node.is_none() && spec.is_required {
+        if found.is_none() && spec.is_required {
             self.report_missing(name);
             self.declare(name, doc, spec);
-            return None;
+            return false;
         }
-        let found = node.and_then(|node| match T::from_value(&node.value) {
-            Ok(value) if spec.is_in_range(&value.to_value()) => Some((value, node)),
-            Ok(_) => {
+        let right = match found {
+            Some((Ok(value), node)) if spec.is_in_range(&value) => Some((value, node)),
+            Some((Ok(_), node)) => {
                 let range = spec.range.as_ref();
                 let between = range.map(|(least, most)| format!("between {least} and {most}"));
                 self.report_invalid(name, node, &between.unwrap_or_default());
                 None
             }
-            Err(expected) => {
-                self.report_invalid(name, node, &expected);
+            Some((Err(expected), node)) => {
+                self.report_invalid(name, node, expected);
                 None
             }
-        });
-        let (shown, origin) = match &found {
-            Some((value, node)) => (Some(value.to_value()), node.origin.clone()),
+            None => None,
+        };
+        let is_right = right.is_some();
+        let (shown, origin) = match right {
+            Some((value, node)) => (Some(value), node.origin.clone()),
             None => (spec.default.clone(), ValueOrigin::DEFAULT),
         };
         self.record_value(name, shown, origin);
         self.declare(name, doc, spec);
-        found.map(|(value, node)| value.resolve(self.paths, node))
+        is_right
     }
 
     /// Reads a table.

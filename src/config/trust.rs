@@ -8,9 +8,9 @@
 //! trusted until the user has seen the change. A file that is removed changes nothing; it can do no more.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,8 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use super::checked_file::{self, ConfigFileError, FileOwner};
-use crate::types::hex;
+use crate::types::{Durability, hex};
+use crate::workspace::{IoContext, IoError, create_private_folder, replace_file};
 
 /// The list of the folders that the user trusts.
 #[derive(Clone, Debug)]
@@ -52,8 +53,8 @@ pub enum TrustError {
     #[error(transparent)]
     ReadFailed(#[from] ConfigFileError),
     /// The list could not be written.
-    #[error("could not write {}: {}", .0.display(), .1)]
-    WriteFailed(PathBuf, #[source] io::Error),
+    #[error(transparent)]
+    WriteFailed(#[from] IoError),
     /// The path is not a folder, or cannot be written on one line.
     #[error("could not trust {}: {}", .0.display(), .1)]
     InvalidFolder(PathBuf, String),
@@ -88,8 +89,8 @@ impl TrustStore {
             return Ok(());
         }
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.file);
-        file.and_then(|mut file| file.write_all(format!("{name}\n").as_bytes()))
-            .map_err(|error| TrustError::WriteFailed(self.file.clone(), error))
+        let written = file.and_then(|mut file| file.write_all(format!("{name}\n").as_bytes()));
+        Ok(written.io_context("write", &self.file)?)
     }
 
     /// Returns the files of a trusted folder that are not as the user has trusted them; `None` if that was not recorded,
@@ -133,8 +134,11 @@ impl TrustStore {
     fn record(&self, name: &str, files: BTreeMap<String, String>) -> Result<(), TrustError> {
         let trusted = Trusted { folder: name.to_owned(), files };
         let path = self.record_of(name);
-        let write = || replace_file(&path, &serde_json::to_vec(&trusted)?);
-        write().map_err(|error| TrustError::WriteFailed(path.clone(), error))
+        let write = || {
+            create_private_folder(path.parent().unwrap_or(Path::new(".")))?;
+            replace_file(&path, &serde_json::to_vec(&trusted)?, Durability::Full)
+        };
+        Ok(write().io_context("write", &path)?)
     }
 
     fn record_of(&self, name: &str) -> PathBuf {
@@ -157,8 +161,8 @@ impl TrustStore {
         let before = self.list()?;
         let rest = before.iter().filter(|other| **other != name);
         let after = rest.fold(String::new(), |text, other| text + other + "\n");
-        replace_file(&self.file, after.as_bytes())
-            .map_err(|error| TrustError::WriteFailed(self.file.clone(), error))?;
+        replace_file(&self.file, after.as_bytes(), Durability::Full)
+            .io_context("write", &self.file)?;
         // Last: a folder of the list without a record would be trusted with whatever it has then.
         let _ = fs::remove_file(self.record_of(&name));
         Ok(())
@@ -166,8 +170,7 @@ impl TrustStore {
 
     /// Makes others wait that change the list or a record.
     fn lock(&self) -> Result<File, TrustError> {
-        lock_folder_of(&self.file)
-            .map_err(|error| TrustError::WriteFailed(self.file.clone(), error))
+        Ok(lock_folder_of(&self.file).io_context("write", &self.file)?)
     }
 
     /// Returns the trusted folders.
@@ -185,30 +188,10 @@ impl TrustStore {
 /// Locks the folder of a file as long as the result lives. Creates the folder if it is missing; only the user can read it.
 pub(super) fn lock_folder_of(path: &Path) -> io::Result<File> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    create_private_folder(folder)?;
     let folder = File::open(folder)?;
     folder.lock()?;
     Ok(folder)
-}
-
-/// Writes a file that only the user can read at once, in a folder that only the user can read.
-pub(super) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    replace_file_with(path, content, Permissions::from_mode(0o600))
-}
-
-/// Writes a file with these permissions at once.
-pub(super) fn replace_file_with(
-    path: &Path,
-    content: &[u8],
-    permissions: Permissions,
-) -> io::Result<()> {
-    let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(content)?;
-    file.as_file().set_permissions(permissions)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map(drop).map_err(|error| error.error)
 }
 
 /// Returns the contents of a project's configuration files, by path. All of them are read before a folder is trusted.
@@ -241,7 +224,8 @@ fn canonical_line(folder: &Path) -> Result<String, TrustError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 

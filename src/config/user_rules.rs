@@ -1,21 +1,23 @@
 //! Adds permission rules to the user's own configuration file, whose other text stays as it is.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use toml::{Table, Value};
 
-use super::trust::{lock_folder_of, replace_file_with};
+use super::trust::lock_folder_of;
+use crate::types::Durability;
+use crate::workspace::{IoContext, IoError, TemporaryFile};
 
 /// Why a rule could not be added.
 #[derive(Debug, Error)]
 pub enum UserRuleError {
     /// The file can't be read or written.
-    #[error("could not change {}: {}", .0.display(), .1)]
-    File(PathBuf, io::Error),
+    #[error(transparent)]
+    File(#[from] IoError),
     /// The file has a form into which no rule can be inserted.
     #[error("could not insert the rule into {}; add it to permissions.allow by hand", .0.display())]
     Form(PathBuf),
@@ -31,18 +33,19 @@ pub enum UserRuleError {
 pub fn allow_in_user_config(path: &Path, rule: &str) -> Result<(), UserRuleError> {
     // It may be a link into a folder of the user's settings, which stays one.
     let path = &match path.is_symlink() {
-        true => path.canonicalize().map_err(|error| UserRuleError::File(path.to_owned(), error))?,
+        true => path.canonicalize().io_context("change", path)?,
         false => path.to_owned(),
     };
-    let failed = |error: io::Error| UserRuleError::File(path.clone(), error);
     // Two runs may add a rule at the same moment: each reads what the other one has written.
-    let _lock = lock_folder_of(path).map_err(failed)?;
+    let _lock = lock_folder_of(path).io_context("change", path)?;
     let (text, mode) = match fs::read_to_string(path) {
-        Ok(text) => (text, fs::metadata(path).map_err(failed)?.permissions()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             (String::new(), fs::Permissions::from_mode(0o600))
         }
-        Err(error) => return Err(failed(error)),
+        text => {
+            let text = text.io_context("change", path)?;
+            (text, fs::metadata(path).io_context("change", path)?.permissions())
+        }
     };
     let Some(changed) = insert_rule(&text, rule) else {
         return Err(UserRuleError::Form(path.clone()));
@@ -52,9 +55,15 @@ pub fn allow_in_user_config(path: &Path, rule: &str) -> Result<(), UserRuleError
     }
     // It is replaced by another file, which the system would permit.
     if mode.readonly() {
-        return Err(failed(io::ErrorKind::PermissionDenied.into()));
+        Err(io::ErrorKind::PermissionDenied).io_context("change", path)?;
     }
-    replace_file_with(path, changed.as_bytes(), mode).map_err(failed)
+    let write = || {
+        let new = TemporaryFile::create_in(path.parent().unwrap_or(Path::new(".")))?;
+        new.file().write_all(changed.as_bytes())?;
+        new.file().set_permissions(mode)?;
+        new.publish(path, Durability::Full)
+    };
+    Ok(write().io_context("change", path)?)
 }
 
 /// Returns the text with the rule; `None` if no insertion gives exactly that.

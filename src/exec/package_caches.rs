@@ -8,13 +8,13 @@
 //! Private folders are kept, one set for each workspace: a project cannot change what another project builds with.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 #[cfg(target_os = "linux")]
 use std::fs::File;
-use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use super::command_env::Variable;
 use super::stored_path;
+use crate::workspace::create_private_folder;
 
 /// The caches of package managers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,13 +144,13 @@ impl PackageCaches {
     /// Fails when the system refuses it.
     pub(super) fn create_folders(&self, workspace: &Path) -> io::Result<()> {
         let Some(store) = &self.store else { return Ok(()) };
-        create_private(store)?;
+        create_private_folder(store)?;
         let owner = store.join(OWNER);
         if !owner.exists() {
             fs::write(owner, workspace.as_os_str().as_bytes())?;
         }
         let Some(all) = self.private_root() else { return Ok(()) };
-        create_private(&all)?;
+        create_private_folder(&all)?;
         let all = open_folder(CWD, &all)?;
         for cache in &self.caches {
             let private = open_private_folder(&all, &cache.name)?;
@@ -218,11 +219,6 @@ pub fn sweep_caches(all: &Path) {
             log::debug!("could not remove {}: {error}", store.display());
         }
     }
-}
-
-/// Creates a folder that other users cannot read, if it does not exist.
-fn create_private(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Removes a folder, including read-only folders of package managers.
@@ -294,7 +290,7 @@ impl OverlayFolders {
         let store = caches.store.as_ref()?;
         (0..MAX_SETS).find_map(|number| {
             let folder = store.join(format!("layers-{number}"));
-            create_private(&folder).ok()?;
+            create_private_folder(&folder).ok()?;
             let path = folder.join("lock");
             File::create(&path).ok()?;
             // A file opened for writing would keep its file system from being remounted read-only.
@@ -308,8 +304,8 @@ impl OverlayFolders {
     pub(super) fn for_cache(&self, cache: &PackageCache) -> io::Result<(PathBuf, PathBuf)> {
         let own = self.folder.join(&cache.name);
         let (upper, work) = (own.join("upper"), own.join("work"));
-        create_private(&upper)?;
-        create_private(&work)?;
+        create_private_folder(&upper)?;
+        create_private_folder(&work)?;
         Ok((upper, work))
     }
 }

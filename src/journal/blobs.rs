@@ -12,9 +12,8 @@ use tempfile::TempPath;
 use super::Durability;
 use super::error::{IoContext, JournalError, Result};
 use super::folder;
-use crate::port::unique_id;
 use crate::types::{Sha256Digest, hex};
-use crate::workspace::IoError;
+use crate::workspace::{IoError, replace_file};
 
 /// The long texts of one session.
 #[derive(Clone, Debug)]
@@ -107,55 +106,6 @@ pub(super) fn sha256_of_file(file: &mut File) -> io::Result<String> {
             Ok(read) => hasher.update(&buffer[..read]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
-        }
-    }
-}
-
-/// Replaces a file atomically: a reader sees the old content or the new.
-pub(super) fn replace_file(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
-    let temporary = TemporaryFile::create(path.parent().unwrap_or(Path::new(".")))?;
-    temporary.file().write_all(content)?;
-    temporary.publish(path, durability)
-}
-
-/// A file that is removed unless it is published.
-pub(super) struct TemporaryFile {
-    path: PathBuf,
-    file: File,
-    is_published: bool,
-}
-
-impl TemporaryFile {
-    /// Creates a file in a folder, whose name no other has.
-    pub(super) fn create(folder: &Path) -> io::Result<Self> {
-        let path = folder.join(format!(".{}", unique_id()));
-        let file = create_private_file(&path)?;
-        Ok(Self { path, file, is_published: false })
-    }
-
-    /// Returns the file.
-    pub(super) fn file(&self) -> &File {
-        &self.file
-    }
-
-    /// Gives the file a name in its folder; it replaces one that has the name.
-    pub(super) fn publish(mut self, path: &Path, durability: Durability) -> io::Result<()> {
-        if durability == Durability::Full {
-            self.file.sync_all()?;
-        }
-        fs::rename(&self.path, path)?;
-        self.is_published = true;
-        if durability == Durability::Full {
-            folder::sync_folder(path.parent().unwrap_or(Path::new(".")))?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        if !self.is_published {
-            let _ = fs::remove_file(&self.path);
         }
     }
 }

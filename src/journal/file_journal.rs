@@ -109,12 +109,12 @@ impl FileJournal {
         self.write_line(&RecordLine { ts, ..line })
     }
 
-    fn record_line<'a>(&self, at: RunTime, body: RecordBody<'a>) -> RecordLine<'a> {
+    pub(super) fn record_line<'a>(&self, at: RunTime, body: RecordBody<'a>) -> RecordLine<'a> {
         RecordLine { sync_time: self.sync_time, ..RecordLine::new(self.position.seq, at, body) }
     }
 
     /// Appends a line, all of it or nothing.
-    fn write_line(&mut self, line: &RecordLine<'_>) -> Result<()> {
+    pub(super) fn write_line(&mut self, line: &RecordLine<'_>) -> Result<()> {
         if self.file.metadata().io_context("inspect", &self.path)?.nlink() == 0 {
             let gone = io::Error::new(io::ErrorKind::NotFound, "it was deleted");
             let failed =

@@ -1,23 +1,20 @@
 //! Folders that only the user can access.
 
-use std::fs::{self, DirBuilder, File, Permissions, ReadDir};
+use std::fs::{self, Permissions, ReadDir};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use super::Durability;
 use super::error::{IoContext, JournalError, Result};
+use crate::workspace::create_durable_folder;
 
-/// Creates a folder that only the user can access.
+/// Creates a folder that only the user can access; with [`Durability::Full`], new folders are durable when this returns.
 ///
 /// Missing parents are created. A symbolic link or a folder of another user is rejected, since its contents would not
 /// be under the user's control. A folder that is open to others is closed to them.
-pub(super) fn create_private(path: &Path) -> Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .io_context("create the folder", path)?;
+pub(super) fn create_durable(path: &Path, durability: Durability) -> Result<()> {
+    create_durable_folder(path, durability)?;
     let found = fs::symlink_metadata(path).io_context("inspect", path)?;
     let untrusted = |reason| Err(JournalError::UntrustedFolder { path: path.to_owned(), reason });
     if found.is_symlink() {
@@ -52,13 +49,6 @@ pub(super) fn refuse_shared(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Creates such a folder, and with [`Durability::Full`] syncs its parents up to the first one that existed before.
-pub(super) fn create_durable(path: &Path, durability: Durability) -> Result<()> {
-    let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
-    create_private(path)?;
-    missing.into_iter().filter_map(Path::parent).try_for_each(|around| sync(around, durability))
-}
-
 /// Lists a folder, and retries when a signal interrupts that.
 pub(super) fn read_dir(path: &Path) -> io::Result<ReadDir> {
     loop {
@@ -67,19 +57,6 @@ pub(super) fn read_dir(path: &Path) -> io::Result<ReadDir> {
             listed => return listed,
         }
     }
-}
-
-/// Syncs the entries of a folder with [`Durability::Full`].
-pub(super) fn sync(path: &Path, durability: Durability) -> Result<()> {
-    match durability {
-        Durability::Full => Ok(sync_folder(path).io_context("make durable", path)?),
-        Durability::Os => Ok(()),
-    }
-}
-
-/// Syncs the entries of a folder.
-pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }
 
 #[cfg(test)]
@@ -96,7 +73,7 @@ mod tests {
     fn a_folder_that_is_missing_is_made_for_the_user_alone() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a/b");
-        create_private(&path).unwrap();
+        create_durable(&path, Durability::Full).unwrap();
         assert_eq!((mode(&path), mode(&temp.path().join("a"))), (0o700, 0o700));
     }
 
@@ -107,7 +84,7 @@ mod tests {
         let path = temp.path().join("open");
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
-        create_private(&path).unwrap();
+        create_durable(&path, Durability::Full).unwrap();
         assert_eq!(mode(&path), 0o700);
     }
 
@@ -135,8 +112,11 @@ mod tests {
         symlink(&target, &link).unwrap();
         fs::write(&file, "").unwrap();
         assert!(
-            create_private(&link).unwrap_err().to_string().ends_with("link is a symbolic link")
+            create_durable(&link, Durability::Full)
+                .unwrap_err()
+                .to_string()
+                .ends_with("link is a symbolic link")
         );
-        assert!(create_private(&file).is_err());
+        assert!(create_durable(&file, Durability::Full).is_err());
     }
 }

@@ -23,7 +23,7 @@ use super::{Durability, folder};
 use crate::machine::Event;
 use crate::net::Secrets;
 use crate::types::{ConversationItem, MessageOrigin, RunTime, ToolResult, ToolStatus};
-use crate::workspace::open_input;
+use crate::workspace::{open_input, sync_folder};
 
 /// How a fork differs from its original.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,13 @@ pub struct ForkOptions {
     pub workspace: Option<WorkspaceIdentity>,
     /// The wall-clock time.
     pub now: SystemTime,
+}
+
+impl ForkOptions {
+    /// Returns the options of a fork that is made at this time, and shares everything up to a record.
+    pub fn new(after: Option<u64>, now: SystemTime) -> Self {
+        Self { after, replacement: None, lane: None, workspace: None, now }
+    }
 }
 
 /// A fork that is compared with its original. `last` does not mean it.
@@ -78,7 +85,7 @@ impl SessionStore {
     pub fn fork(&self, parent: SessionId, fork: &ForkOptions) -> Result<SessionId> {
         let child = SessionId::generate();
         let reader = self.reader(parent)?;
-        let (history, end) = self.replay(parent, |_, _, _| {})?;
+        let (history, end) = self.load(parent)?;
         if let Some(reason) = history.header.newer_format() {
             return Err(JournalError::ReadOnly { session: parent, reason });
         }
@@ -138,7 +145,7 @@ impl SessionStore {
                 fs::copy(&path, &copy).io_context("copy", &path)?;
             }
         }
-        folder::sync(&to, self.durability())
+        Ok(sync_folder(&to, self.durability())?)
     }
 
     /// Writes the records of a session to `out` as one self-contained file, without the mark that it was imported

@@ -26,6 +26,7 @@ mod session_outputs;
 mod session_store;
 mod space_reservation;
 mod steering_queue;
+mod subagent_usage;
 mod workspace_identity;
 
 pub mod index;

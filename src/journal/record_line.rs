@@ -402,6 +402,24 @@ pub(super) fn restore_long_texts(
     serde_json::to_vec(&value).map_err(unknown)
 }
 
+impl StoredRecord {
+    /// Returns a record as it is read that has content and nothing else.
+    pub(super) fn of(seq: u64, at: RunTime, content: StoredContent) -> Self {
+        Self {
+            seq,
+            at,
+            ts: None,
+            fingerprint: None,
+            timing: None,
+            sync_time: TimeSpan::ZERO,
+            message_ids: Vec::new(),
+            hash_before: None,
+            content,
+            blobs: BTreeMap::new(),
+        }
+    }
+}
+
 impl ParsedFields<'_> {
     fn into_record(self) -> StoredRecord {
         let content = self

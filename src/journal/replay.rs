@@ -15,7 +15,7 @@ use super::session_id::SessionId;
 use super::steering_queue::MessageId;
 use crate::machine::{
     Authorization, CallIntent, CostBreakdown, Event, FileDigests, Fingerprint, Machine,
-    MachineOutput, ModelUsage, Resumption, RunStatus, State, StateKind,
+    MachineOutput, ModelUsage, PricedUsage, Resumption, RunStatus, State, StateKind,
 };
 use crate::types::{
     CallId, CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, FaultKind, RunTime,
@@ -62,6 +62,8 @@ pub struct SessionHistory {
     pub(super) intents: HashMap<CallId, CallIntent>,
     /// Those of them that change nothing.
     pub(super) reading: HashSet<CallId>,
+    /// What the sub-agents of the newest reply's calls have reported.
+    pub(super) subagent_usage: HashMap<CallId, PricedUsage>,
     /// The commands that calls have started in the background since the session was resumed, without those of which it is
     /// known that they have ended.
     pub(super) background_commands: Vec<(CallId, Arc<str>)>,
@@ -199,6 +201,7 @@ impl SessionHistory {
             delivered_messages: BTreeSet::new(),
             intents: HashMap::new(),
             reading: HashSet::new(),
+            subagent_usage: HashMap::new(),
             background_commands: Vec::new(),
             finished_worktrees: Vec::new(),
             replaced_files: BTreeMap::new(),
@@ -371,6 +374,11 @@ impl SessionHistory {
                     }
                 }
             }
+            Event::UsageReported { id, usage, cost } => {
+                let Some(call) = self.machine.state.call_of(*id) else { return };
+                let reported = self.subagent_usage.entry(call.call.id.clone()).or_default();
+                *reported = *reported + PricedUsage { usage: *usage, cost: *cost };
+            }
             Event::CommandEnded { id } => {
                 let commands = &self.machine.state.run().commands;
                 if let Some(ended) = commands.iter().find(|command| command.id == *id) {
@@ -378,6 +386,7 @@ impl SessionHistory {
                 }
             }
             Event::Replied { .. } => {
+                self.subagent_usage.clear();
                 self.intents.clear();
                 self.reading.clear();
             }

@@ -25,7 +25,7 @@ use crate::types::{
     CallId, CheckpointRecord, FileAction, FileChange, Image, LimitBaseline, RunRules, Tokens,
     ToolCall, ToolResult, ToolStatus,
 };
-use crate::workspace::leftover_path;
+use crate::workspace::{leftover_path, remove_unneeded};
 
 /// A session that this process has opened to resume it.
 #[derive(Debug)]
@@ -330,12 +330,7 @@ impl WorkspaceFiles {
         for image in history.edits.iter().flat_map(|edit| edit.files.iter()) {
             for digest in [&image.before, &image.after].into_iter().flatten() {
                 let beside = leftover_path(&image.path, digest);
-                match self.root.remove_file(&beside) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        log::warn!("could not remove {}: {error}", beside.display());
-                    }
-                    _ => {}
-                }
+                remove_unneeded(beside.display(), || self.root.remove_file(&beside));
             }
         }
     }

@@ -5,13 +5,13 @@ use std::io::{self, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::Durability;
-use super::blobs::{
-    HashingWriter, TemporaryFile, replace_file, sha256, sha256_hex, sha256_of_file,
-};
+use super::blobs::{HashingWriter, sha256, sha256_hex, sha256_of_file};
 use super::error::{IoContext, Result};
 use super::folder;
 use crate::types::{CallId, Sha256Digest};
-use crate::workspace::{LinePage, LinePosition, read_line_page};
+use crate::workspace::{
+    LinePage, LinePosition, TemporaryFile, read_line_page, replace_file, sync_folder,
+};
 
 /// The complete outputs of one session, by call.
 ///
@@ -52,7 +52,7 @@ impl SessionOutputs {
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<Sha256Digest> {
         folder::create_durable(&self.folder, self.durability)?;
-        let file = TemporaryFile::create(&self.folder).io_context("write", &self.folder)?;
+        let file = TemporaryFile::create_in(&self.folder).io_context("write", &self.folder)?;
         let mut out = HashingWriter::new(BufWriter::new(file.file()));
         let written = write(&mut out).and_then(|()| out.finish());
         let digest = written.io_context("write", &self.folder)?;
@@ -142,7 +142,7 @@ impl SessionOutputs {
                 }
             }
         }
-        folder::sync(&self.folder, self.durability)
+        Ok(sync_folder(&self.folder, self.durability)?)
     }
 }
 

@@ -24,9 +24,10 @@ use super::session_id::SessionId;
 use super::session_outputs::SessionOutputs;
 use super::space_reservation::SpaceReservation;
 use super::steering_queue::{MessageId, QueuedMessage, SteeringQueue};
-use super::{Durability, StoredContent, StoredRecord, folder};
+use super::{Durability, StoredContent, StoredRecord, folder, subagent_usage};
 use crate::port::unique_id;
 use crate::types::{LimitBaseline, TimeSpan};
+use crate::workspace::sync_folder;
 
 /// The sessions of a user.
 #[derive(Clone, Debug)]
@@ -165,7 +166,7 @@ impl SessionStore {
         };
         exists()?;
         let folder = self.session_folder(session);
-        folder::create_private(&folder)?;
+        folder::create_durable(&folder, Durability::Os)?;
         let path = folder.join("pid");
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -191,7 +192,7 @@ impl SessionStore {
             }
             named => named.io_context("create the file", &path)?,
         }
-        folder::sync(&self.sessions, self.durability)
+        Ok(sync_folder(&self.sessions, self.durability)?)
     }
 
     /// Opens a session in order to resume it.
@@ -235,11 +236,12 @@ impl SessionStore {
             }
         };
         let arrived = history.delivered_messages.clone();
-        let journal = self.journal(session, file, begun, history.epoch, arrived);
+        let mut journal = self.journal(session, file, begun, history.epoch, arrived);
         let is_over = |session: &SessionId| self.is_running(*session).is_ok_and(|is| !is);
         let delegated = history.delegated_sessions().into_iter().filter(is_over);
-        let delegated = delegated.filter_map(|session| self.replay(session, |_, _, _| {}).ok());
-        let delegated = delegated.map(|(history, _)| history).collect();
+        let delegated = delegated.filter_map(|session| self.load(session).ok());
+        let delegated: Vec<_> = delegated.map(|(history, _)| history).collect();
+        let history = subagent_usage::record_unreported(&mut journal, history, &delegated)?;
         let from = limit_baseline(&history);
         self.remove_temporary_files(session);
         Ok(OpenedSession { journal, history, delegated, saved_tail: torn, limit_baseline: from })
@@ -278,7 +280,7 @@ impl SessionStore {
         let mut to = blobs::create_private_file(&saved).io_context("create the file", &saved)?;
         io::copy(&mut from, &mut to).io_context("write", &saved)?;
         to.sync_all().io_context("make durable", &saved)?;
-        folder::sync_folder(&beside).io_context("make durable", &beside)?;
+        sync_folder(&beside, Durability::Full)?;
         let path = self.journal_path(session);
         file.set_len(position.offset).io_context("cut off", &path)?;
         file.sync_all().io_context("make durable", &path)?;
@@ -292,6 +294,15 @@ impl SessionStore {
         }
         let pid = fs::read_to_string(self.session_folder(session).join("pid")).unwrap_or_default();
         Err(JournalError::Busy { session, pid: pid.trim().parse().ok() })
+    }
+
+    /// Replays a session. No lock is needed.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`replay`](Self::replay) does.
+    pub fn load(&self, session: SessionId) -> Result<(SessionHistory, JournalEnd)> {
+        self.replay(session, |_, _, _| {})
     }
 
     /// Replays a session record by record, and calls `see` with each one and its result. No lock is needed.
@@ -328,7 +339,7 @@ impl SessionStore {
     ///
     /// Fails as [`replay`](Self::replay) does.
     pub fn damage(&self, session: SessionId) -> Result<Option<ReadOnlyReason>> {
-        Ok(self.replay(session, |_, _, _| {})?.1.damage())
+        Ok(self.load(session)?.1.damage())
     }
 
     /// Opens a session for reading.
@@ -410,7 +421,7 @@ impl SessionStore {
     }
 
     /// Returns the header of a session, if it can be read.
-    fn header(&self, session: SessionId) -> Option<Box<SessionHeader>> {
+    pub(crate) fn header(&self, session: SessionId) -> Option<Box<SessionHeader>> {
         let ReadRecord::Record(stored) = self.reader(session).ok()?.read().ok()? else {
             return None;
         };
@@ -426,7 +437,7 @@ impl SessionStore {
             Some(header) if header.imported_up_to.is_none() => {
                 header.setup.workspace.belongs_to(folder)
             }
-            Some(_) => self.replay(session, |_, _, _| {}).is_ok_and(|(history, _)| {
+            Some(_) => self.load(session).is_ok_and(|(history, _)| {
                 history.is_imported_setup() || history.setup.workspace.belongs_to(folder)
             }),
             None => false,

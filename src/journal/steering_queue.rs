@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::Durability;
-use super::blobs;
 use super::error::{IoContext, JournalError, Result};
 use super::folder;
 use super::header::WallTime;
 use crate::machine::{CheckResult, Event};
 use crate::port::{MessageSource, lock, unique_id};
 use crate::types::{Digest, Image, MessageOrigin, UserMessage};
+use crate::workspace::replace_file;
 
 /// The messages for one session. Clones share the queue.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ impl SteeringQueue {
         folder::create_durable(&self.folder, Durability::Full)?;
         let path = self.path(id);
         let text = serde_json::to_vec(message).io_context("write", &path)?;
-        Ok(blobs::replace_file(&path, &text, Durability::Full).io_context("write", &path)?)
+        Ok(replace_file(&path, &text, Durability::Full).io_context("write", &path)?)
     }
 
     /// Returns the undelivered messages, oldest first.

@@ -132,6 +132,12 @@ impl State {
         self.pending().map(|(id, _)| id).collect()
     }
 
+    /// Returns the pending effects that are sub-agents.
+    pub(crate) fn pending_subagents(&self) -> Vec<EffectId> {
+        let subagents = self.pending().filter(|(_, kind)| *kind == EffectKind::RunSubagent);
+        subagents.map(|(id, _)| id).collect()
+    }
+
     /// Returns the tool call that a pending effect belongs to.
     pub fn call_of(&self, effect: EffectId) -> Option<&TrackedCall> {
         let Self::Executing(state) = self else { return None };

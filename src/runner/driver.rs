@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::checkpoints::CheckpointProgress;
 use super::executor::{DriverInput, Executor};
 use crate::machine::{
-    Authorization, CallIntent, CallPurpose, Effect, Event, Fingerprint, Machine, MachineOutput,
-    State,
+    Authorization, CallIntent, CallPurpose, Deadline, DeadlineKind, Effect, Event, Fingerprint,
+    Machine, MachineOutput, State,
 };
 use crate::port::{
     AnswerChecks, ApprovedCall, AuthorizationOutcome, CallTiming, CancellationToken, Checkpoints,
@@ -244,6 +244,9 @@ impl Driver {
 
     fn handle_input(mut self, input: DriverInput) -> Self {
         match input {
+            DriverInput::Event(event @ Event::Interrupt { .. }) => {
+                self.end_subagents().handle_event(&event)
+            }
             DriverInput::Event(event) => self.handle_event(&event),
             DriverInput::Replied { id, reply, access, calls } => {
                 if self.cancellations.contains_key(&id) {
@@ -272,7 +275,10 @@ impl Driver {
                             "the edited call was not authorized",
                         ),
                     },
-                    AuthorizationOutcome::Abort => Authorization::Abort,
+                    AuthorizationOutcome::Abort => {
+                        self = self.end_subagents();
+                        Authorization::Abort
+                    }
                 };
                 self.handle_event(&Event::Authorized { id, authorization })
             }
@@ -316,6 +322,33 @@ impl Driver {
                 self
             }
         }
+    }
+
+    /// Ends the sub-agents before the run is interrupted: what they have used until their end is charged. Everything else
+    /// that arrives meanwhile is too late, as it would be after the interrupt.
+    fn end_subagents(mut self) -> Self {
+        let mut running = self.machine.state.pending_subagents();
+        for token in running.iter().filter_map(|id| self.cancellations.get(id)) {
+            token.cancel();
+        }
+        let at = self.clock.now().after(self.shutdown_timeout());
+        let until = Deadline { at, kind: DeadlineKind::EffectTimeout };
+        while !running.is_empty()
+            && let Some(input) = self.executor.wait_input(Some(until))
+        {
+            match input {
+                DriverInput::Event(event @ Event::UsageReported { .. }) => {
+                    self = self.handle_event(&event);
+                }
+                DriverInput::Event(Event::ToolCompleted { id, .. })
+                | DriverInput::ToolLost { id, .. } => {
+                    running.retain(|pending| *pending != id);
+                }
+                DriverInput::Event(Event::Interrupt { .. }) => break,
+                _ => {}
+            }
+        }
+        self
     }
 
     pub(super) fn prepared_event(&self, id: EffectId, messages: Vec<UserMessage>) -> Event {

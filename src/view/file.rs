@@ -1,30 +1,16 @@
 //! Replaces files atomically.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
-use thiserror::Error;
 
-use crate::workspace::{open_without_links, resolve_inside};
-
-/// Why a file was not written.
-#[derive(Debug, Error)]
-#[error("could not {action} {}", path.display())]
-pub struct SaveError {
-    action: &'static str,
-    path: PathBuf,
-    source: io::Error,
-}
-
-impl SaveError {
-    fn write(path: &Path, source: io::Error) -> Self {
-        Self { action: "write", path: path.to_owned(), source }
-    }
-}
+use crate::port::unique_id;
+use crate::types::Durability;
+use crate::workspace::{IoContext, IoError, TemporaryFile, open_without_links, resolve_inside};
 
 /// The mode of a new file, before the umask.
 const DEFAULT_MODE: u32 = 0o666;
@@ -39,24 +25,19 @@ const DEFAULT_MODE: u32 = 0o666;
 ///
 /// Fails if a link inside the workspace is on the path, or if a folder or the file cannot be written; the old content
 /// is then unchanged. A named pipe without a reader is not waited for.
-pub fn save(workspace: &Path, path: &Path, content: &[u8]) -> Result<(), SaveError> {
-    let failed = |source| SaveError::write(path, source);
+pub fn save(workspace: &Path, path: &Path, content: &[u8]) -> Result<(), IoError> {
     // Standard output and error are written to, wherever they lead.
     if let Some(mut stream) = standard_stream(path) {
-        return stream.write_all(content).map_err(failed);
+        return stream.write_all(content).io_context("write", path);
     }
-    let inside = resolve_inside(workspace, path).map_err(failed)?;
+    let inside = resolve_inside(workspace, path).io_context("write", path)?;
     let path = inside.as_deref().unwrap_or(path);
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         Some(_) | None => Path::new("."),
     };
-    fs::create_dir_all(folder).map_err(|source| {
-        let action = "create the folder";
-        SaveError { action, path: folder.to_owned(), source }
-    })?;
-    replace(path, folder, content, inside.is_some())
-        .map_err(|source| SaveError::write(path, source))
+    fs::create_dir_all(folder).io_context("create the folder", folder)?;
+    replace(path, folder, content, inside.is_some()).io_context("write", path)
 }
 
 /// Replaces a file, or writes to a device. The folder of one in the workspace is held open meanwhile.
@@ -87,7 +68,7 @@ fn replace(path: &Path, folder: &Path, content: &[u8], is_inside: bool) -> io::R
 /// # Errors
 ///
 /// Fails if the file cannot be written.
-pub fn append(path: &Path, content: &[u8]) -> Result<(), SaveError> {
+pub fn append(path: &Path, content: &[u8]) -> Result<(), IoError> {
     let write = || {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let mut last = [b'\n'];
@@ -97,19 +78,16 @@ pub fn append(path: &Path, content: &[u8]) -> Result<(), SaveError> {
         let between: &[u8] = if last == *b"\n" { b"" } else { b"\n" };
         file.write_all(&[between, content].concat())
     };
-    write().map_err(|source| SaveError::write(path, source))
+    write().io_context("write", path)
 }
 
 /// Writes a new file and renames it to the target.
 fn write_and_rename(folder: &Path, target: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
-    let mut file = tempfile::Builder::new()
-        .prefix(".architect-")
-        .permissions(Permissions::from_mode(mode))
-        .tempfile_in(folder)?;
-    file.write_all(content)?;
-    file.as_file().sync_all()?;
-    file.persist(target).map_err(|error| error.error)?;
-    Ok(())
+    let new = TemporaryFile::create(folder.join(format!(".architect-{}", unique_id())), mode)?;
+    new.file().write_all(content)?;
+    new.file().sync_all()?;
+    // A folder that can't be read, or one on a remote system, can't always be synced.
+    new.publish(target, Durability::Os)
 }
 
 /// Returns whether a path is the file behind standard output or standard error, to which [`save`] writes.
@@ -142,6 +120,7 @@ fn open_special(path: &Path, meta: &Metadata) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -194,7 +173,7 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         assert!(matches!(
             save(Path::new("/nowhere"), &pipe, b"x"),
-            Err(SaveError { action: "write", .. })
+            Err(IoError { operation: "write", .. })
         ));
         let reader = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
         save(Path::new("/nowhere"), &pipe, b"x").unwrap();
@@ -206,6 +185,7 @@ mod tests {
         save(Path::new("/nowhere"), Path::new("/dev/null"), b"nothing").unwrap();
         let folder = tempfile::tempdir().unwrap();
         let error = save(Path::new("/nowhere"), folder.path(), b"x").unwrap_err();
-        assert_eq!(error.to_string(), format!("could not write {}", folder.path().display()));
+        let expected = format!("could not write {}: ", folder.path().display());
+        assert!(error.to_string().starts_with(&expected), "{error}");
     }
 }

@@ -36,7 +36,7 @@ pub mod trace;
 
 pub use crate::types::Language;
 pub use background_writer::OutputError;
-pub use file::{SaveError, append, is_standard_stream, save};
+pub use file::{append, is_standard_stream, save};
 pub use reporter::{Reporter, RunReporter};
 pub use result::{RunResult, WorktreeResult};
 pub use run_info::{CostSource, PriorUsage, RunInfo};
@@ -45,4 +45,4 @@ pub use sink::{
     AnswerDestination, JsonFormat, JsonSink, LiveEvent, OptionalSink, ReportSink, ServerState,
     TextSink,
 };
-pub use text_columns::{TERMINAL_WIDTH, in_columns, in_columns_within};
+pub use text_columns::{TERMINAL_WIDTH, in_columns, in_columns_within, shorten_column};

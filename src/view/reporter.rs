@@ -1,6 +1,6 @@
 //! The output of one run, or of several related ones, completed on every way out of the program.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,9 @@ use super::result::{RunResult, RunResultBuilder};
 use super::run_info::RunInfo;
 use super::sink::{LiveEvent, ReportSink};
 use crate::machine::{Effect, StopReason};
-use crate::port::{CancellationToken, Disconnected, EffectNotice, Observer, ReplyDelta, RunEvent};
+use crate::port::{
+    CancellationToken, Disconnected, EffectNotice, Observer, ReplyDelta, RunEvent, lock,
+};
 use crate::tools::ShownDiffs;
 use crate::types::{CallId, Signal};
 
@@ -132,18 +134,16 @@ impl Reporter {
     ///
     /// Fails if an output could not be written, or not in time.
     pub fn finish(&self, result: &RunResult, timeout: Option<Duration>) -> Result<(), OutputError> {
-        let sinks = std::mem::take(&mut self.lock().sinks);
-        let (sender, receiver) = bounded::<(Vec<Box<dyn ReportSink>>, RunResult)>(1);
+        let sinks = Arc::new(Mutex::new(std::mem::take(&mut self.lock().sinks)));
+        let (shared, own_result) = (Arc::clone(&sinks), result.clone());
         let (done_sender, done) = bounded(1);
         let writing = move || {
-            for (sinks, result) in receiver {
-                let _ = done_sender.send(finish_sinks(sinks, &result, timeout));
-            }
+            let sinks = std::mem::take(&mut *lock(&shared));
+            let _ = done_sender.send(finish_sinks(sinks, &own_result, timeout));
         };
         if thread::Builder::new().name("finish".to_owned()).spawn(writing).is_err() {
-            return finish_sinks(sinks, result, timeout);
+            return finish_sinks(std::mem::take(&mut *lock(&sinks)), result, timeout);
         }
-        let _ = sender.send((sinks, result.clone()));
         let (stop, stopped) = bounded::<()>(0);
         let stop_waiting = self.signals().stop_waiting.clone();
         let stop = Mutex::new(Some(stop));
@@ -205,11 +205,11 @@ impl Reporter {
 
     /// After a panic under the lock, the output is still worth completing.
     fn lock(&self) -> MutexGuard<'_, ReporterState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 
     fn signals(&self) -> MutexGuard<'_, SignalState> {
-        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.signals)
     }
 }
 

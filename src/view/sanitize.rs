@@ -4,6 +4,7 @@
 //! escaped.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 /// Returns whether the character may mislead a terminal or its reader.
 pub fn is_harmful(c: char) -> bool {
@@ -51,6 +52,11 @@ pub fn for_pipe(text: &str) -> Cow<'_, str> {
 /// Escapes a text as one line: line ends and tabs are shown as `\n` and `\t`.
 pub fn line(text: &str) -> Cow<'_, str> {
     escape_unless(text, is_harmful)
+}
+
+/// Escapes a path as one line.
+pub fn path(path: &Path) -> String {
+    line(&path.to_string_lossy()).into_owned()
 }
 
 /// Returns a text without the characters that XML can't express.

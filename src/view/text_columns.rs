@@ -1,5 +1,7 @@
 //! Tables of text in columns, for a terminal.
 
+use super::sanitize;
+
 /// The columns of a terminal.
 pub const TERMINAL_WIDTH: usize = 80;
 
@@ -45,6 +47,20 @@ pub fn in_columns_within<R: AsRef<[String]>>(
         }
     });
     lines.collect()
+}
+
+/// Shortens the cells of a column, so that the lines of [`in_columns`] have at most `width` characters. No cell gets
+/// shorter than `least`.
+pub fn shorten_column<const N: usize>(
+    rows: &mut [[String; N]],
+    column: usize,
+    least: usize,
+    width: usize,
+) {
+    let widest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let total = (0..N).filter_map(widest).sum::<usize>() + 2 * N.saturating_sub(1);
+    let most = widest(column).unwrap_or(0).saturating_sub(total.saturating_sub(width)).max(least);
+    rows.iter_mut().for_each(|row| row[column] = sanitize::truncate(&row[column], most));
 }
 
 /// The least indentation of a line whose first cell is on a line of its own.

@@ -4,26 +4,29 @@ use std::time::{Duration, Instant};
 
 use crate::app::{RunSetup, collect_secrets};
 use crate::exec::CommandSpec;
+use crate::workflow::engine::CheckReport;
 
 /// How long a command may take, where there is no limit of time.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-
-/// The result of a command.
-pub(super) enum CommandCheck {
-    /// It succeeded, with this standard output.
-    Passed(String),
-    /// What it reports.
-    Failed(String),
-    /// An interrupt stopped it.
-    Interrupted,
-}
 
 /// A command that is over.
 pub(super) struct CommandReport {
     /// The command, with keys masked.
     pub(super) line: String,
-    pub(super) check: CommandCheck,
+    /// Its standard output, or what it reports if it failed; `None` if an interrupt stopped it.
+    pub(super) output: Option<Result<String, String>>,
     pub(super) seconds: f64,
+}
+
+impl CommandReport {
+    /// Returns the command as a check; `None` if an interrupt stopped it.
+    pub(super) fn into_check(self) -> Option<CheckReport> {
+        let (passed, message) = match self.output? {
+            Ok(_) => (true, String::new()),
+            Err(why) => (false, why),
+        };
+        Some(CheckReport { name: self.line, passed, seconds: self.seconds, message })
+    }
 }
 
 /// Runs a command in the workspace of a run. Of its output, this many bytes of the beginning and of the end are kept, with
@@ -35,10 +38,10 @@ pub(super) fn run_check(
     kept_bytes: usize,
 ) -> CommandReport {
     let began = Instant::now();
-    let check = run_command(setup, line, timeout, kept_bytes);
+    let output = run_command(setup, line, timeout, kept_bytes);
     let seconds = (began.elapsed().as_secs_f64() * 1e3).round() / 1e3;
     let secrets = collect_secrets(&setup.config, &setup.env);
-    CommandReport { line: secrets.mask_all(line), check, seconds }
+    CommandReport { line: secrets.mask_all(line), output, seconds }
 }
 
 fn run_command(
@@ -46,7 +49,7 @@ fn run_command(
     line: &str,
     timeout: Option<Duration>,
     kept_bytes: usize,
-) -> CommandCheck {
+) -> Option<Result<String, String>> {
     let command = CommandSpec {
         timeout: Some(timeout.unwrap_or(COMMAND_TIMEOUT)),
         kept_bytes,
@@ -55,12 +58,12 @@ fn run_command(
     let interrupts = setup.interrupts.clone().unwrap_or_default();
     let outcome = match setup.sandbox.checks.run(&command, interrupts.token()) {
         Ok(outcome) => outcome,
-        Err(error) => return CommandCheck::Failed(error.to_string()),
+        Err(error) => return Some(Err(error.to_string())),
     };
     let secrets = collect_secrets(&setup.config, &setup.env);
     match outcome.failure() {
-        None => CommandCheck::Passed(secrets.mask_all(&outcome.stdout.text())),
-        Some(_) if interrupts.signal().is_some() => CommandCheck::Interrupted,
-        Some(why) => CommandCheck::Failed(secrets.mask_all(why.trim())),
+        None => Some(Ok(secrets.mask_all(&outcome.stdout.text()))),
+        Some(_) if interrupts.signal().is_some() => None,
+        Some(why) => Some(Err(secrets.mask_all(why.trim()))),
     }
 }

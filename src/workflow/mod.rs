@@ -13,4 +13,7 @@ mod self_eval;
 pub mod what_if_lanes;
 
 pub use plan_first::plan_first;
-pub use self_eval::{EvaluatedRuns, Evaluation, RetryContext, evaluate, with_evaluator};
+pub use remaining_limits::subtract_charge;
+pub use self_eval::{
+    EvaluatedRuns, Evaluation, RetryContext, evaluate, evaluation_charge, with_evaluator,
+};

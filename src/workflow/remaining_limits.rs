@@ -1,9 +1,17 @@
 //! The remaining limits of a workflow after some of its runs.
 
+use super::batch::coordination::Charge;
 use crate::app::FinishedRun;
-use crate::config::Config;
+use crate::config::{Config, LimitsConfig};
 use crate::journal::SessionId;
-use crate::types::{TimeSpan, Tokens};
+use crate::machine::BudgetUsage;
+use crate::types::TimeSpan;
+
+/// Takes what was spent from the limits of what follows.
+pub fn subtract_charge(limits: &mut LimitsConfig, spent: Charge) {
+    limits.budget_usd = limits.budget_usd.map(|budget| budget.saturating_sub(spent.money));
+    limits.max_tokens = limits.max_tokens.map(|most| most.saturating_sub(spent.tokens));
+}
 
 /// Returns the configuration for the next run of a workflow, after these runs: they share money, tokens and time.
 ///
@@ -22,10 +30,8 @@ pub(super) fn remaining_config(
         // The usage of a run includes the earlier runs of its session.
         let is_newest = runs[index + 1..].iter().all(|later| later.session != finished.session);
         if is_newest && Some(finished.session) != continued {
-            let used = run.used;
-            limits.budget_usd = limits.budget_usd.map(|budget| budget.saturating_sub(used.cost));
-            let tokens = |most: Tokens| Tokens(most.0.saturating_sub(used.tokens.0));
-            limits.max_tokens = limits.max_tokens.map(tokens);
+            let BudgetUsage { cost, tokens } = run.used;
+            subtract_charge(limits, Charge { money: cost, tokens });
         }
     }
     config

@@ -12,7 +12,7 @@ use crate::config::{
     AgentDefinition, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig, ModelName,
 };
 use crate::journal::{DamagePolicy, JournalError, ParentCall, SessionId, SessionStore};
-use crate::machine::{Machine, State, StopReason, abandon};
+use crate::machine::{Machine, StopReason, abandon};
 use crate::types::{ConfirmMode, ConversationItem, Isolation, Tokens, ToolStatus};
 use crate::view::{CostSource, RunInfo, RunResult, sanitize};
 
@@ -138,10 +138,7 @@ pub fn evaluate(
 /// # Errors
 ///
 /// Fails if the store can't be listed.
-pub(super) fn evaluation_charge(
-    store: &SessionStore,
-    session: SessionId,
-) -> Result<Charge, JournalError> {
+pub fn evaluation_charge(store: &SessionStore, session: SessionId) -> Result<Charge, JournalError> {
     let mut sum = Charge::default();
     if store.reader(session).is_err() {
         return Ok(sum);
@@ -149,19 +146,15 @@ pub(super) fn evaluation_charge(
     // An evaluation begins after what it evaluates, and ids are in the order of time.
     for listed in store.list()?.into_iter().filter(|listed| listed.session > session) {
         // One without a header has sent nothing.
-        let Ok((history, _)) = store.replay(listed.session, |_, _, _| {}) else { continue };
-        let dispatcher = history.header.dispatched_by.as_ref();
+        let Some(header) = store.header(listed.session) else { continue };
+        let dispatcher = header.dispatched_by.as_ref();
         if dispatcher.is_some_and(|it| it.is_evaluation() && it.session == session) {
-            sum = sum + abandoned_charge(history.machine.state);
+            let (history, _) = store.load(listed.session)?;
+            // It is not resumed any more. A call without a reply counts as when it is.
+            sum = sum + abandon(history.machine.state).run().used.into();
         }
     }
     Ok(sum)
-}
-
-/// Returns what a session has used that is not resumed any more. A call without a reply counts as when it is resumed.
-fn abandoned_charge(state: State) -> Charge {
-    let used = abandon(state).run().used;
-    Charge { money: used.cost, tokens: used.tokens }
 }
 
 impl EvaluatedRuns {

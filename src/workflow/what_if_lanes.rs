@@ -13,7 +13,7 @@ use crate::machine::{Event, RunStatus, StateKind};
 use crate::types::{Digest, Reply, RunTime, TimeSpan, ToolCall};
 use crate::view::WorktreeResult;
 use crate::workflow::batch::Estimate;
-use crate::workflow::command_check::{CommandCheck, run_check};
+use crate::workflow::command_check::run_check;
 
 /// A session that was run again. The serialized form is what `architect what-if --json` prints for each.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -198,7 +198,7 @@ impl PartialEq for RecordedReply {
 pub fn check_lane(setup: &RunSetup, line: &str) -> LaneCheck {
     let timeout = setup.config.settings.limits.timeout.map(Duration::from);
     let report = run_check(setup, line, timeout, 0);
-    LaneCheck { name: report.line, passed: matches!(report.check, CommandCheck::Passed(_)) }
+    LaneCheck { name: report.line, passed: matches!(report.output, Some(Ok(_))) }
 }
 
 impl LaneSummary {

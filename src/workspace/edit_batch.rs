@@ -30,7 +30,7 @@ use rustix::path::Arg;
 use sha2::{Digest, Sha256};
 
 use super::error::FileError;
-use super::open_folder::{removal_failure, twice};
+use super::open_folder::{remove_unneeded, twice};
 use super::path::RelPath;
 use super::root::WorkspaceRoot;
 use crate::port;
@@ -60,8 +60,8 @@ impl Leftovers {
     /// Removes a temporary file next to a file.
     fn remove(&self, folder: &Dir, path: &RelPath, name: &str) {
         let temporary = path.as_path().with_file_name(name);
-        if let Some(error) = removal_failure(|| folder.remove_file(name)) {
-            log::warn!("could not remove the temporary file {}: {error}", temporary.display());
+        let shown = format_args!("the temporary file {}", temporary.display());
+        if !remove_unneeded(shown, || folder.remove_file(name)) {
             self.0.borrow_mut().push(temporary);
         }
     }

@@ -17,6 +17,13 @@ pub struct IoError {
     pub source: io::Error,
 }
 
+impl IoError {
+    /// Returns whether the file or folder does not exist.
+    pub fn is_missing(&self) -> bool {
+        self.source.kind() == io::ErrorKind::NotFound
+    }
+}
+
 /// Adds the operation and the path to an I/O error.
 pub trait IoContext<T> {
     /// Adds the operation and the path.

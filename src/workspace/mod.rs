@@ -7,6 +7,7 @@
 //! layout of a workspace. A [`worktree`] is an isolated one, in a folder of its own.
 
 mod access_guard;
+mod atomic_file;
 pub mod checkpoint;
 mod edit_batch;
 mod editor_buffers;
@@ -30,6 +31,9 @@ mod text_page;
 pub mod worktree;
 
 pub use access_guard::{AccessGuard, AccessMode};
+pub use atomic_file::{
+    TemporaryFile, create_durable_folder, create_private_folder, replace_file, sync_folder,
+};
 pub use edit_batch::{BatchedChange, apply_changes, leftover_path, sha256};
 pub use editor_buffers::EditorBuffers;
 pub use error::FileError;
@@ -41,7 +45,7 @@ pub use line_page::{LinePage, LinePosition, MAX_LINE_PAGE, read_line_page};
 pub use listing::{FileKind, FileLookup, FolderEntry, entries, has_readable_ignore_files};
 pub(crate) use open_folder::{
     OWNER, create_canonical, enter_canonical_parent, open_below, open_canonical,
-    open_canonical_parent, open_file, open_parent, real_path, set_folder_mode,
+    open_canonical_parent, open_file, open_parent, real_path, remove_unneeded, set_folder_mode,
 };
 pub use output_file::{open_for_append, open_without_links, resolve_inside};
 pub use path::{PathError, RelPath, escape_name, link_target};

@@ -4,6 +4,7 @@
 //! its folders is opened in the one before, and what is changed is an entry of an open folder.
 
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::fs::{File, FileTimes, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -22,11 +23,18 @@ pub(in crate::workspace) fn twice<T, E>(act: impl Fn() -> Result<T, E>) -> Resul
     act().or_else(|_| act())
 }
 
-/// Removes something that is not needed any more. Returns why it stays, if it does.
-pub(in crate::workspace) fn removal_failure<T>(
-    remove: impl Fn() -> io::Result<T>,
-) -> Option<io::Error> {
-    twice(remove).err().filter(|error| error.kind() != io::ErrorKind::NotFound)
+/// Returns whether an error says that there is no such file.
+pub(in crate::workspace) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Removes something that is not needed any more. If it stays, logs why, and returns `false`.
+pub(crate) fn remove_unneeded<T>(shown: impl Display, remove: impl Fn() -> io::Result<T>) -> bool {
+    let failed = twice(remove).err().filter(|error| !is_gone(error));
+    if let Some(error) = &failed {
+        log::warn!("could not remove {shown}: {error}");
+    }
+    failed.is_none()
 }
 
 /// All permissions of a folder's owner.
@@ -158,9 +166,8 @@ pub(super) fn copy_entry(from: &Dir, name: &OsStr, to: &Dir, new: &OsStr) -> io:
         copy.set_permissions(Permissions::from_mode(found.permissions().mode() & 0o7777))
     };
     fill().inspect_err(|_| {
-        if let Some(error) = removal_failure(|| to.remove_file(new)) {
-            log::warn!("could not remove the unfinished copy {}: {error}", new.display());
-        }
+        let shown = format_args!("the unfinished copy {}", new.display());
+        remove_unneeded(shown, || to.remove_file(new));
     })
 }
 

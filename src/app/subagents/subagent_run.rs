@@ -165,7 +165,7 @@ fn run_isolated(dispatched: &DispatchCall, context: &CallContext<'_>) -> ToolOut
         ToolOutput::failed(format!("The sub-agent {} could not begin: {error}.", agent.name))
     };
     let stored = match (&subagents.store, dispatched.is_interrupted) {
-        (Some(store), true) => store.replay(*session, |_, _, _| {}).ok(),
+        (Some(store), true) => store.load(*session).ok(),
         _ => None,
     };
     let (env, config) = (&subagents.setup.env, &subagents.setup.config);

@@ -153,7 +153,7 @@ pub fn undo_whole_session(
     session: SessionId,
 ) -> Result<UndoneSession, AppError> {
     complete_pending_restore(store, &config.workspace, config, env)?;
-    let (history, _) = store.replay(session, |_, _, _| {})?;
+    let (history, _) = store.load(session)?;
     let is_failed = history.checkpoints.iter().any(StoredCheckpoint::is_failed);
     let _watch = watch_writes(config, env, &config.workspace);
     if is_failed {

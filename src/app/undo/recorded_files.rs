@@ -41,7 +41,7 @@ impl RecordedChanges {
         session: SessionId,
         between: Option<(Option<u64>, Option<u64>)>,
     ) -> Result<Self, AppError> {
-        let (history, _) = store.replay(session, |_, _, _| {})?;
+        let (history, _) = store.load(session)?;
         let list = StateList::new(&history)?;
         let contents = open_contents(store, &history)?;
         let (first, last) = (list.states[0].1, list.states[list.states.len() - 1].1);

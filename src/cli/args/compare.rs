@@ -7,7 +7,7 @@ use architect::config::ModelName;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 
-use super::{BatchArgs, BatchOutputArgs, SettingsArgs};
+use super::{BatchOutputArgs, SettingsArgs};
 
 /// The end of the long help of `compare`.
 pub(super) const COMPARE_HELP: &str = "\
@@ -88,30 +88,7 @@ pub(crate) enum AppliedVariant {
     Winner,
 }
 
-/// What is compared, and what happens with the result.
-#[derive(Debug)]
-pub(crate) struct ComparedTask {
-    pub(crate) prompt: String,
-    pub(crate) attempts: u16,
-    pub(crate) checks: Vec<String>,
-    pub(crate) setup: Vec<String>,
-    pub(crate) evaluator: Option<ModelName>,
-    pub(crate) apply: Option<AppliedVariant>,
-}
-
 /// Parses the name of a model.
 fn parse_model(text: &str) -> Result<ModelName, &'static str> {
     ModelName::parse(text).ok_or("expected the name of a model, such as anthropic/claude-haiku-4-5")
-}
-
-impl CompareArgs {
-    /// Returns the task, and the options of the batch that runs its variants.
-    pub(crate) fn into_batch(self) -> (ComparedTask, BatchArgs) {
-        let Self { prompt, variants, attempts, checks, setup, evaluator, apply, .. } = self;
-        let Self { out, jobs, retry_failed, settings, output, .. } = self;
-        let tasks = String::new();
-        let batch =
-            BatchArgs { tasks, out, jobs, variants, shard: None, retry_failed, settings, output };
-        (ComparedTask { prompt, attempts, checks, setup, evaluator, apply }, batch)
-    }
 }

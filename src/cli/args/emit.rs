@@ -24,11 +24,16 @@ enum BatchSubcommand {
 
 impl FromArgMatches for BatchCommand {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        match matches.subcommand_name() {
-            None => Box::from_arg_matches(matches).map(Self::Run),
-            Some(_) => BatchSubcommand::from_arg_matches(matches)
-                .map(|BatchSubcommand::Emit(emit)| Self::Emit(emit)),
-        }
+        let Some((_, emit)) = matches.subcommand() else {
+            return Box::from_arg_matches(matches).map(Self::Run);
+        };
+        let BatchSubcommand::Emit(mut command) = BatchSubcommand::from_arg_matches(matches)?;
+        let args = match &mut command {
+            EmitCommand::Slurm(args) => &mut args.emit,
+            EmitCommand::Kubernetes(args) => &mut args.emit,
+        };
+        args.typed = emit.subcommand().map(|(_, typed)| typed_options(typed)).unwrap_or_default();
+        Ok(Self::Emit(command))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -62,9 +67,10 @@ pub(crate) enum EmitCommand {
 /// What is written, whatever the scheduler is.
 #[derive(Debug, Args)]
 pub(crate) struct EmitArgs {
-    // Before the batch, which takes its values out of the matches.
-    #[command(flatten)]
-    pub(crate) typed: TypedBatchOptions,
+    /// The arguments of the batch as they were typed: the tasks, and the options in a fixed order, each in one word with
+    /// its value.
+    #[arg(skip)]
+    pub(crate) typed: Vec<OsString>,
 
     #[command(flatten)]
     pub(crate) batch: BatchArgs,
@@ -115,11 +121,10 @@ pub(crate) struct EmitKubernetesArgs {
     pub(crate) memory: String,
 }
 
-/// The arguments of the batch as they were typed, for the command line of another one.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TypedBatchOptions {
-    /// The tasks, and the options in a fixed order, each in one word with its value.
-    pub(crate) words: Vec<OsString>,
+/// Returns the arguments of a batch as they were typed, for the command line of another one.
+fn typed_options(matches: &ArgMatches) -> Vec<OsString> {
+    let command = BatchArgs::augment_args(Command::new("batch"));
+    command.get_arguments().flat_map(|argument| typed_words(argument, matches)).collect()
 }
 
 /// Returns what was typed for an argument.
@@ -144,28 +149,5 @@ fn typed_words(argument: &Arg, matches: &ArgMatches) -> Vec<OsString> {
             };
             values.map(word).collect()
         }
-    }
-}
-
-impl FromArgMatches for TypedBatchOptions {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let command = BatchArgs::augment_args(Command::new("batch"));
-        let words = command.get_arguments().flat_map(|argument| typed_words(argument, matches));
-        Ok(Self { words: words.collect() })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-impl Args for TypedBatchOptions {
-    fn augment_args(command: Command) -> Command {
-        command
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        command
     }
 }

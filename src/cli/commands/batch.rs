@@ -13,17 +13,16 @@ use std::time::{Duration, Instant};
 use architect::app::{ProcessEnv, RunInterrupts, collect_secrets};
 use architect::config::{Config, LimitsConfig, ModelName};
 use architect::journal::SessionStore;
-use architect::runner::{SystemClock, add_receiver};
+use architect::runner::add_receiver;
 use architect::types::{Signal, pluralize};
 use architect::view::human::BatchTotals;
 use architect::view::{RunResult, sanitize};
 use architect::workflow::batch::coordination::{
-    CellOutcome, ChargeLimits, CoordinationError, CoordinationSettings, Coordinator, ReopenAs,
+    CellOutcome, ChargeLimits, CoordinationError, Coordinator, ReopenAs,
 };
 use architect::workflow::batch::{
     BatchCell, BatchFileError, BatchFolder, BatchManifest, BatchReport, BatchResults, BatchRun,
-    BatchRunError, CellStatus, CommonOptions, LEASE_TIME, ManifestProblem, ManifestText,
-    StoredSessions,
+    BatchRunError, CellStatus, CommonOptions, ManifestProblem, ManifestText, StoredSessions,
 };
 use architect::workspace::read_input;
 
@@ -180,14 +179,9 @@ pub(super) fn run_cells(
     };
     options.warn_about_shared_folders(&own);
     let ids: Vec<_> = own.iter().map(|cell| cell.id.clone()).collect();
-    let settings = CoordinationSettings {
-        limits: ChargeLimits { money: limits.budget_usd, tokens: limits.max_tokens },
-        lease_time: LEASE_TIME,
-        durability,
-        clock: Arc::new(SystemClock::start()),
-        sessions: Arc::new(StoredSessions { store: store.clone(), folder: folder.clone() }),
-    };
-    let coordinator = Arc::new(Coordinator::open(&out, &ids, settings)?);
+    let sessions = StoredSessions { store: store.clone(), folder: folder.clone() };
+    let shared = ChargeLimits { money: limits.budget_usd, tokens: limits.max_tokens };
+    let coordinator = Arc::new(Coordinator::open(&out, &ids, sessions.coordination(shared))?);
     if !coordinator.has_locks() {
         let out = out.display();
         log::warn!(
@@ -202,12 +196,19 @@ pub(super) fn run_cells(
     let interrupts = RunInterrupts::default();
     let signals = listen(&interrupts, format)?;
     let lang = config.settings.language;
-    let is_shown = (args.output.quiet, args.output.verbose > 0);
     let totals = totals_source(&coordinator, own.len(), &limits);
     let table = open_batch_table(&args.output, lang, world, totals)?;
     options.table = table.as_ref().map(|table| table.cells().clone());
-    let shown = (own.len(), finished);
-    let progress = BatchProgress::new(lang, format, is_shown, shown, interrupts.clone(), table);
+    let progress = BatchProgress {
+        lang,
+        format,
+        is_quiet: args.output.quiet,
+        is_verbose: args.output.verbose > 0,
+        cells: own.len(),
+        finished: finished.into(),
+        interrupts: interrupts.clone(),
+        table,
+    };
     progress.begin(&out.display().to_string());
     let timeout = limits.timeout.map(Duration::from);
     let cores = || thread::available_parallelism().map_or(1, usize::from);
@@ -371,12 +372,9 @@ pub(super) fn read_text(name: &str, form: &str) -> Result<String, CliError> {
     if name == "-" {
         let mut text = String::new();
         let read = io::stdin().lock().take(MAX_MANIFEST_BYTES).read_to_string(&mut text);
-        return read
-            .map(|_| text)
-            .map_err(|error| CliError::usage(format!("could not read standard input: {error}")));
+        return read.map(|_| text).map_err(|error| CliError::unreadable("standard input", &error));
     }
-    read_input(Path::new(name))
-        .map_err(|error| CliError::usage(format!("could not read {name}: {error}")).hint(form))
+    read_input(Path::new(name)).map_err(|error| CliError::unreadable(name, &error).hint(form))
 }
 
 fn file_names(args: &BatchArgs) -> [String; 2] {

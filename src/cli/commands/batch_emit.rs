@@ -95,7 +95,7 @@ fn typed_words(emit: &EmitArgs) -> Result<Vec<String>, CliError> {
         let error = CliError::usage("the nodes can't read the tasks from this standard input");
         return Err(error.hint("write them into a file that all nodes can read"));
     }
-    emit.typed.words.iter().map(|word| text(word)).collect()
+    emit.typed.iter().map(|word| text(word)).collect()
 }
 
 fn emitted(emit: &EmitArgs, folder: String, words: Vec<String>, cells: usize) -> EmittedBatch {

@@ -19,7 +19,7 @@ use super::batch::{
     BatchEnd, BatchPlan, VARIANTS_FORM, load_base_config, read_text, refuse, run_cells,
 };
 use super::worktrees::{MergeReport, merge, short};
-use crate::cli::args::{AppliedVariant, BatchArgs, CompareArgs, ComparedTask, OutputFormat};
+use crate::cli::args::{AppliedVariant, BatchArgs, CompareArgs, OutputFormat};
 use crate::cli::batch_cells::common_options;
 use crate::cli::batch_output::print_batch_result;
 use crate::cli::config_options::DEFAULT_AGENT;
@@ -39,12 +39,22 @@ const REFUSED_EXIT_CODE: u8 = 1;
 const COMPARISONS: &str = ".architect/batch";
 
 pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError> {
-    let (task, mut args) = args.into_batch();
+    let CompareArgs { prompt, attempts, checks, setup, evaluator, apply: applied, .. } = args;
+    let mut args = BatchArgs {
+        tasks: String::new(),
+        out: args.out,
+        jobs: args.jobs,
+        variants: args.variants,
+        shard: None,
+        retry_failed: args.retry_failed,
+        settings: args.settings,
+        output: args.output,
+    };
     let (config, limits) = load_base_config(&mut args, world)?;
-    let variants = read_variants(&task, &args, world)?;
-    let prompt = task_text::read_task(Some(&task.prompt), false)?;
+    let variants = read_variants(&prompt, attempts, &args, world)?;
+    let prompt = task_text::read_task(Some(&prompt), false)?;
     let worktrees = open_worktrees(world)?;
-    let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
+    let workspace = config.real_workspace();
     let head = worktrees.find_commit(&workspace, None)?;
     worktrees.check_subfolder(&workspace, &head)?;
     if args.variants.is_none() {
@@ -58,11 +68,11 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
         prompt,
         workspace: TaskWorkspace::Common,
         options: TaskOptions::default(),
-        setup: task.setup,
-        checks: task.checks,
+        setup,
+        checks,
     };
     let mut common = common_options(&args.settings, workspace.clone(), DEFAULT_AGENT);
-    common.others.extend(task.evaluator.as_ref().map(|model| format!("--judge {model}")));
+    common.others.extend(evaluator.as_ref().map(|model| format!("--judge {model}")));
     let name = comparison_name(&compared, &common);
     let (out, commit) = find_comparison(args.out.as_deref(), &name, head, world);
     let warning = warn_about_changes(&worktrees, &workspace, &commit);
@@ -78,7 +88,7 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
         out,
         files: [String::new(), files.unwrap_or_default()],
         warning,
-        evaluator: task.evaluator,
+        evaluator,
     };
     let end = run_cells(&args, plan, &config, world)?;
     let BatchEnd { mut report, folder, results_lock, is_stopped } = end;
@@ -88,7 +98,7 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
         true => Comparison { commit, outcome: ComparisonOutcome::Interrupted },
         false => Comparison::new(commit, &rows),
     };
-    let merged = match (comparison.winner(), task.apply) {
+    let merged = match (comparison.winner(), applied) {
         (Some(winner), Some(AppliedVariant::Winner)) => {
             Some(apply(winner, &comparison.commit, &folder, &worktrees, &config, world))
         }
@@ -114,7 +124,8 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
 
 /// Returns the variants of the file, or the attempts.
 fn read_variants(
-    task: &ComparedTask,
+    prompt: &str,
+    attempts: u16,
     args: &BatchArgs,
     world: &ProcessEnv,
 ) -> Result<Vec<BatchVariant>, CliError> {
@@ -125,10 +136,10 @@ fn read_variants(
             prompt: None,
             options: TaskOptions::default(),
         };
-        return Ok((1..=task.attempts).map(attempt).collect());
+        return Ok((1..=attempts).map(attempt).collect());
     };
     let name = path.to_string_lossy();
-    if name == "-" && task.prompt == "-" {
+    if name == "-" && prompt == "-" {
         return Err(CliError::usage("both the task and the variants are read from standard input"));
     }
     let text = read_text(&name, VARIANTS_FORM)?;

@@ -15,7 +15,6 @@ use architect::workspace::{open_without_links, resolve_inside};
 use rustix::fs::OFlags;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::cli::args::{AgentsArgs, ConfigArgs, ConfigCommand, InitArgs};
 use crate::cli::error::CliError;
@@ -99,7 +98,7 @@ pub(crate) fn list_agents(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, C
     let config = config_options::load_settings(&args.settings, world)?;
     let text = if args.json {
         let agents: Vec<AgentDocument> = config.agents().map(AgentDocument::from).collect();
-        json!(agents).to_string()
+        output::to_json(&agents)
     } else {
         let line = |agent: AgentDefinition| {
             format!(

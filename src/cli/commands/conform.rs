@@ -9,7 +9,6 @@ use architect::view::sanitize;
 use architect::workspace::open_input;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::cli::args::ConformArgs;
 use crate::cli::error::CliError;
@@ -18,7 +17,7 @@ use crate::cli::output;
 pub(crate) fn run(args: &ConformArgs) -> Result<u8, CliError> {
     let mut code = 0;
     for path in &args.traces {
-        let name = sanitize::line(&path.to_string_lossy()).into_owned();
+        let name = sanitize::path(path);
         // The other files are checked too.
         let checked = match check_file(path, &name, args) {
             Err(failure) if args.traces.len() > 1 => {
@@ -34,8 +33,7 @@ pub(crate) fn run(args: &ConformArgs) -> Result<u8, CliError> {
 
 /// Checks one recording, and returns the exit code.
 fn check_file(path: &Path, name: &str, args: &ConformArgs) -> Result<u8, CliError> {
-    let text =
-        read(path).map_err(|error| CliError::usage(format!("could not read {name}: {error}")))?;
+    let text = read(path).map_err(|error| CliError::unreadable(name, &error))?;
     let report = check(args.from, &text).ok_or_else(|| {
         let is_read = |format: &TraceFormat| check(*format, &text).is_some();
         let hint = match TraceFormat::ALL.into_iter().find(is_read) {
@@ -45,7 +43,7 @@ fn check_file(path: &Path, name: &str, args: &ConformArgs) -> Result<u8, CliErro
         CliError::usage(format!("{name} is not a recording in the format {}", args.from)).hint(hint)
     })?;
     output::print(&match args.json {
-        true => json!(ConformDocument { report: &report, file: name }).to_string(),
+        true => output::to_json(&ConformDocument { report: &report, file: name }),
         false => line(name, &report),
     })?;
     Ok(u8::from(!report.conforms))

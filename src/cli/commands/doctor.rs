@@ -12,7 +12,6 @@ use architect::types::pluralize;
 use architect::view::sanitize;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::cli::args::DoctorArgs;
 use crate::cli::error::CliError;
@@ -70,7 +69,7 @@ pub(crate) fn run(args: &DoctorArgs, world: &ProcessEnv) -> Result<u8, CliError>
         text.push_str(&format!("{mark} {check:<9} {message}\n"));
         documents.push(CheckDocument { what: check, state: name, message });
     }
-    output::print(&if args.json { json!(documents).to_string() } else { text })?;
+    output::print(&if args.json { output::to_json(&documents) } else { text })?;
     Ok(u8::from(findings.iter().any(|(_, (status, _))| *status == Bad)))
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &LoopArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     }
     let workflow = Workflow::of_loop(prompt.clone(), args.check.clone(), metric, args.iterations);
 
-    let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
+    let workspace = config.real_workspace();
     let definition = json!({
         "loop": prompt,
         "checks": args.check,

@@ -6,7 +6,6 @@ use architect::types::{Effort, Price, Tokens};
 use architect::view::{TERMINAL_WIDTH, in_columns_within};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::cli::args::ModelsArgs;
 use crate::cli::error::CliError;
@@ -38,7 +37,7 @@ fn print(models: &[&KnownModel], date: &str, is_json: bool) -> Result<u8, CliErr
     if is_json {
         let document = |model: &&KnownModel| ModelDocument::new(model, date);
         let documents: Vec<ModelDocument> = models.iter().map(document).collect();
-        return output::print(&json!(documents).to_string());
+        return output::print(&output::to_json(&documents));
     }
     output::print(&table(models, date))
 }

@@ -32,12 +32,12 @@ pub(crate) fn run(mut args: PipelineArgs, world: &ProcessEnv) -> Result<u8, CliE
     }
     let name = args.file.display().to_string();
     let text = read_input(&args.file).map_err(|error| {
-        CliError::usage(format!("could not read {name}: {error}")).hint(
+        CliError::unreadable(&name, &error).hint(
             "the file has [[steps]] tables, as TOML; `architect pipeline --help` lists their keys",
         )
     })?;
     let (pipeline, mut problems) = Pipeline::parse(ManifestText { name: &name, text: &text });
-    let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
+    let workspace = config.real_workspace();
     let of_steps: Vec<_> = pipeline
         .steps
         .iter()

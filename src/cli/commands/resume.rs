@@ -12,6 +12,8 @@ use architect::journal::{
 };
 use architect::types::ToolStatus;
 use architect::view::{CostSource, sanitize};
+use architect::workflow::batch::coordination::Charge;
+use architect::workflow::{evaluation_charge, subtract_charge};
 use architect::workspace::image::ImageSource;
 use architect::workspace::read_input;
 use architect::workspace::worktree::{RecordedFiles, WorktreeContent, WorktreeName};
@@ -45,7 +47,7 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let after = match after {
         None if args.partial => {
             stored.check_damage(parent, true)?;
-            let (_, end) = stored.store.replay(parent, |_, _, _| {})?;
+            let (_, end) = stored.store.load(parent)?;
             Some(end.position.seq.saturating_sub(1))
         }
         after => after,
@@ -62,7 +64,7 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     // Before the copy of the conversation, so that none is left without its files.
     let worktree = match args.files {
         true => {
-            let history = stored.store.replay(parent, |_, _, _| {})?.0;
+            let history = stored.store.load(parent)?.0;
             let options = (&args.settings, Some(&args.output));
             let (worktree, note) = create_worktree(options, &stored, &history, after, &world)?;
             output::print_stderr(&format!("The fork works in {note}"));
@@ -71,8 +73,8 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
         false => None,
     };
     let workspace = worktree.as_ref().and_then(WorktreeRun::identity).transpose()?;
-    let now = SystemTime::now();
-    let options = ForkOptions { after, replacement, lane: None, workspace, now };
+    let options =
+        ForkOptions { replacement, workspace, ..ForkOptions::new(after, SystemTime::now()) };
     let session = stored.store.fork(parent, &options)?;
     if let (None, Some(seq), false) = (&worktree, after, args.output.quiet) {
         output::print_stderr(&format!(
@@ -136,14 +138,14 @@ pub(super) fn create_worktree(
     worktree_run::sweep(world);
     let name = WorktreeName::Generated("fork");
     let worktree = WorktreeRun::create(&mut config, world, name, content)?;
-    let folder = sanitize::line(&config.workspace.to_string_lossy()).into_owned();
+    let folder = sanitize::path(&config.workspace);
     let left_out = files.left_out();
     let mut note = format!("the worktree {}: {folder}.", worktree.name());
     if !left_out.is_empty() {
         note.push_str(" These are not as they were:");
     }
     for (path, reason) in left_out.iter().take(MAX_LISTED) {
-        note.push_str(&format!("\n  {}: {reason}", sanitize::line(&path.to_string_lossy())));
+        note.push_str(&format!("\n  {}: {reason}", sanitize::path(path)));
     }
     if left_out.len() > MAX_LISTED {
         note.push_str(&format!("\n  … and {} more", left_out.len() - MAX_LISTED));
@@ -232,7 +234,10 @@ pub(super) fn prepare_resume(
     }
     let (mut config, saved) =
         config_options::load_config(request.settings, output, &world, &stored_options)?;
-    let note = restart_limits(&mut opened, &config, &request);
+    let evaluations = evaluation_charge(&stored.store, session)?;
+    let note = restart_limits(&mut opened, &config, &request, evaluations);
+    // They are runs of their own, and part of what the session may spend.
+    subtract_charge(&mut config.settings.limits, evaluations);
     if let Some(worktree) = &mut worktree {
         worktree.use_for(Some(session))?;
         worktree.enter(&mut config);
@@ -260,6 +265,7 @@ fn restart_limits(
     opened: &mut OpenedSession,
     config: &Config,
     request: &ResumeRequest<'_>,
+    evaluations: Charge,
 ) -> Option<String> {
     if !app::restart_limits(opened, request.prompt.is_some()) {
         return None;
@@ -267,10 +273,11 @@ fn restart_limits(
     let run = opened.history.machine.state.run();
     let limits = &config.settings.limits;
     let cost = limits.budget_usd.map(|most| {
-        format!("{} of {most} is spent (--budget USD sets another total)", run.used.cost)
+        let spent = run.used.cost + evaluations.money;
+        format!("{spent} of {most} is spent (--budget USD sets another total)")
     });
     let tokens = limits.max_tokens.map(|most| {
-        let used = run.used.tokens.0;
+        let used = (run.used.tokens + evaluations.tokens).0;
         format!("{used} of {} tokens are used (--max-tokens N sets another total)", most.0)
     });
     let note = cost.into_iter().chain(tokens).reduce(|cost, tokens| format!("{cost}; {tokens}"))?;

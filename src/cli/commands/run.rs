@@ -95,9 +95,8 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
         setup = setup.with_diff_since(since)?;
     }
     if let Some(path) = &args.record {
-        let record = Recorder::create(&setup.config.workspace, path)
-            .map_err(|error| CliError::usage(output::error_chain(&error)))?;
-        setup.recorder = Some(record);
+        let record = Recorder::create(&setup.config.workspace, path);
+        setup.recorder = Some(record.map_err(CliError::usage)?);
     }
     let request = RunRequest {
         options: saved.to_json(),

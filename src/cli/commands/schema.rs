@@ -7,7 +7,7 @@ use architect::view::stats::Statistics;
 use architect::view::trace::Trace;
 use architect::view::{document_schema, event_schema, result_schema};
 use architect::workflow::batch::manifest_schema;
-use architect::workflow::scenario::{TestDocument, scenario_schema};
+use architect::workflow::scenario::{ScenarioSuite, TestDocument, scenario_schema};
 
 use super::config::AgentDocument;
 use super::conform::ConformDocument;
@@ -16,7 +16,6 @@ use super::models::ModelDocument;
 use super::sessions::{CostDocument, ImportDocument, RemovedDocument};
 use super::skills::SkillDocument;
 use super::stored::ReplayDocument;
-use super::test::SuiteDocument;
 use super::undo::PatchDocument;
 use super::what_if::WhatIfLine;
 use super::worktrees::{MergeDocument, RemovedWorktrees, WorktreeDocument};
@@ -47,7 +46,7 @@ pub(crate) fn print(subject: SchemaSubject) -> Result<u8, CliError> {
         SchemaSubject::Skills => document_schema::<Vec<SkillDocument<'_>>>(),
         SchemaSubject::Stats => document_schema::<Statistics>(),
         SchemaSubject::Test => document_schema::<TestDocument<'_>>(),
-        SchemaSubject::TestFromAll => document_schema::<SuiteDocument>(),
+        SchemaSubject::TestFromAll => document_schema::<ScenarioSuite>(),
         SchemaSubject::Trace => document_schema::<Trace>(),
         SchemaSubject::WhatIf => document_schema::<WhatIfLine>(),
         SchemaSubject::Worktrees => document_schema::<Vec<WorktreeDocument>>(),

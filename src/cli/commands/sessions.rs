@@ -1,7 +1,6 @@
 //! `architect sessions`: the stored sessions.
 
 use std::io;
-use std::iter;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -12,11 +11,10 @@ use architect::journal::index::{
 use architect::journal::{JournalError, SessionId, SessionIndex, SessionStore};
 use architect::net::Secrets;
 use architect::types::{MicroUsd, Tokens, pluralize};
-use architect::view::{TERMINAL_WIDTH, in_columns, sanitize};
+use architect::view::{TERMINAL_WIDTH, in_columns, sanitize, shorten_column};
 use architect::workspace::{IoError, open_input};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::cli::args::{ExportArgs, ExportFormat, SessionsArgs, SessionsCommand};
 use crate::cli::error::CliError;
@@ -40,19 +38,19 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
             };
             rows.truncate(*limit);
             code = report_damage(&rows, args.partial);
-            (json!(rows), text)
+            (output::to_json(&rows), text)
         }
         SessionsCommand::Show { session } => {
             let session = stored.find(session)?;
             stored.check_damage(session, args.partial)?;
             let detail = SessionDetail::load(store, session)?;
-            (json!(detail), format_detail(&detail))
+            (output::to_json(&detail), format_detail(&detail))
         }
         SessionsCommand::Search { text, limit } => {
             let mut index = SessionIndex::open(store)?;
             let hits = index.search(text, *limit)?;
             code = report_damage(&index.list()?, args.partial);
-            (json!(hits), format_hits(&hits))
+            (output::to_json(&hits), format_hits(&hits))
         }
         SessionsCommand::Costs { total } => {
             let mut index = SessionIndex::open(store)?;
@@ -70,12 +68,12 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
             let session = stored.find(session)?;
             SessionIndex::open(store)?.remove(session)?;
             (
-                json!(RemovedDocument { removed: vec![session] }),
+                output::to_json(&RemovedDocument { removed: vec![session] }),
                 format!("session {session} removed"),
             )
         }
     };
-    output::print(&stored.secrets.mask_all(&if args.json { json.to_string() } else { text }))?;
+    output::print(&stored.secrets.mask_all(&if args.json { json } else { text }))?;
     Ok(code)
 }
 
@@ -225,15 +223,16 @@ pub(crate) struct RemovedDocument {
     pub(super) removed: Vec<SessionId>,
 }
 
-/// How many characters of a model's name are shown at least.
+/// How many characters of a model's name are shown at least, and at most.
 const MIN_MODEL_WIDTH: usize = 12;
+const MAX_MODEL_WIDTH: usize = 32;
 
 /// Returns what was spent. As JSON, all of it is an array of its parts, and the sum an object of its own.
-fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (Value, String) {
+fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (String, String) {
     let sum = total(&rows);
-    let mut json = json!(rows);
+    let mut json = output::to_json(&rows);
     if is_total {
-        json = json!(CostTotal {
+        json = output::to_json(&CostTotal {
             llm_calls: sum.llm_calls,
             input_tokens: sum.input_tokens,
             output_tokens: sum.output_tokens,
@@ -241,22 +240,19 @@ fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (Value, String) {
         });
         rows.clear();
     }
-    let line = |row: &CostRow, model_width: usize| {
+    let line = |row: &CostRow| {
         let CostRow { day, purpose, llm_calls, .. } = row;
-        let model = sanitize::headline(&row.model, model_width);
+        let model = sanitize::headline(&row.model, MAX_MODEL_WIDTH);
         let (input, output) = (row.input_tokens.0, row.output_tokens.0);
         let cost = row.cost.map_or("-".to_owned(), |cost| cost.to_string());
         let [calls, input, output] = [*llm_calls, input, output].map(|count| count.to_string());
         [day.clone(), model, purpose.clone(), calls, input, output, cost]
     };
-    let table = |model_width: usize| {
-        let header = ["day", "model", "for", "calls", "input", "output", "cost"].map(str::to_owned);
-        let rows = rows.iter().chain([&sum]).map(|row| line(row, model_width));
-        in_columns(&iter::once(header).chain(rows).collect::<Vec<_>>(), |column| column > 2)
-    };
-    let fits = |table: &String| table.lines().all(|line| line.chars().count() <= TERMINAL_WIDTH);
-    let text = (MIN_MODEL_WIDTH + 1..=32).rev().map(table).find(fits);
-    (json, text.unwrap_or_else(|| table(MIN_MODEL_WIDTH)))
+    let header = ["day", "model", "for", "calls", "input", "output", "cost"].map(str::to_owned);
+    let mut table = vec![header];
+    table.extend(rows.iter().chain([&sum]).map(line));
+    shorten_column(&mut table, 1, MIN_MODEL_WIDTH, TERMINAL_WIDTH);
+    (json, in_columns(&table, |column| column > 2))
 }
 
 /// Returns the sum of all rows. Money is the sum of what has a price.
@@ -281,7 +277,7 @@ pub(crate) fn export(args: &ExportArgs, world: &ProcessEnv) -> Result<u8, CliErr
         ExportFormat::Jsonl => export_records(&stored.store, session, &stored.secrets),
         ExportFormat::Atif => {
             let trajectory = session_trajectory(&stored.store, session)?;
-            output::print(&stored.secrets.mask_all(&json!(trajectory).to_string()))
+            output::print(&stored.secrets.mask_all(&output::to_json(&trajectory)))
         }
     }
 }
@@ -302,7 +298,7 @@ fn export_records(
     }
 }
 
-fn import(store: &SessionStore, file: &Path) -> Result<(Value, String), CliError> {
+fn import(store: &SessionStore, file: &Path) -> Result<(String, String), CliError> {
     if let Err(error) = open_input(file) {
         return Err(CliError::usage(format!("could not open {}: {error}", file.display())));
     }
@@ -311,5 +307,5 @@ fn import(store: &SessionStore, file: &Path) -> Result<(Value, String), CliError
         (imported.session, imported.records, imported.had_partial_record);
     let end = if torn { "; its end was torn and left out" } else { "" };
     let text = format!("session {session}: {}{end}", pluralize(records, "record", "records"));
-    Ok((json!(ImportDocument { session_id: session, records, torn }), text))
+    Ok((output::to_json(&ImportDocument { session_id: session, records, torn }), text))
 }

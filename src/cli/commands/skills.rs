@@ -8,7 +8,6 @@ use architect::view::sanitize;
 use architect::workspace::WorkspaceRoot;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::cli::args::SkillsArgs;
 use crate::cli::error::CliError;
@@ -22,7 +21,7 @@ pub(crate) fn run(args: &SkillsArgs, world: &ProcessEnv) -> Result<u8, CliError>
     let skills = SkillSources::new(&config, world).read().find(&root);
     if args.json {
         let documents: Vec<SkillDocument<'_>> = skills.iter().map(SkillDocument::new).collect();
-        return output::print(&json!(documents).to_string());
+        return output::print(&output::to_json(&documents));
     }
     let text: String = skills.iter().map(describe).collect();
     output::print(if text.is_empty() {
@@ -35,8 +34,7 @@ pub(crate) fn run(args: &SkillsArgs, world: &ProcessEnv) -> Result<u8, CliError>
 fn describe(skill: &Skill) -> String {
     let indent = " ".repeat(12);
     let mut text = format!("{:<12} {}\n", skill.name, skill.about.description);
-    let file = skill.file.to_string_lossy();
-    let (scope, file) = (skill.scope.as_str(), sanitize::line(&file));
+    let (scope, file) = (skill.scope.as_str(), sanitize::path(&skill.file));
     let _ = write!(text, "{indent} {scope}: {file}; {}", skill.status.as_str());
     if let Some(reason) = &skill.reason {
         let _ = write!(text, ": {}", sanitize::line(reason));

@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime};
 use architect::app::{ProcessEnv, session_statistics};
 use architect::journal::WallTime;
 use jiff::civil::Date;
-use serde_json::json;
 
 use crate::cli::args::{LastArgs, StatsArgs, StatsFormat};
 use crate::cli::error::CliError;
@@ -19,7 +18,7 @@ pub(crate) fn run(args: &StatsArgs, world: &ProcessEnv) -> Result<u8, CliError> 
     let statistics = session_statistics(&stored.store, since)?;
     let text = match if args.json { StatsFormat::Json } else { args.format } {
         StatsFormat::Text => statistics.text(),
-        StatsFormat::Json => json!(statistics).to_string(),
+        StatsFormat::Json => output::to_json(&statistics),
         StatsFormat::Html => statistics.html(),
     };
     output::print(&stored.secrets.mask_all(&text))

@@ -19,7 +19,6 @@ use architect::view::save;
 use architect::workspace::read_input;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use super::sessions::RemovedDocument;
 use crate::cli::args::{CleanupArgs, MessageArgs, ReplayArgs, TraceArgs};
@@ -64,7 +63,7 @@ pub(crate) fn replay(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliErr
         true => {
             let document =
                 ReplayDocument::new(session, &history, &end, records, divergence.as_ref());
-            output::print(&json!(document).to_string())
+            output::print(&output::to_json(&document))
         }
         false => output::print(&format!(
             "{}: {}{}",
@@ -110,7 +109,6 @@ struct RecordDifference {
 #[derive(Serialize, JsonSchema)]
 struct VerifiedParts<'a> {
     /// The SHA-256 of the journal.
-    #[schemars(with = "Option<String>")]
     journal_hash: Option<Sha256Digest>,
     /// The requests, built again.
     requests: RequestsDocument<'a>,
@@ -207,7 +205,7 @@ fn print_verification(
         };
         let document = ReplayDocument::new(session, history, end, *records, divergence.as_ref());
         let files_error = files.as_ref().err().map(ToString::to_string);
-        json!(ReplayDocument { files_error, verified: Some(verified), ..document }).to_string()
+        output::to_json(&ReplayDocument { files_error, verified: Some(verified), ..document })
     } else {
         let mut lines = problems.clone();
         if problems.is_empty() {
@@ -272,19 +270,18 @@ pub(crate) fn trace(args: &TraceArgs, world: &ProcessEnv) -> Result<u8, CliError
     trace.map_texts(&|text| stored.secrets.mask_all(text));
     if let Some(path) = &args.html {
         let html = stored.secrets.mask_all(&trace.html());
-        save(Path::new("."), path, html.as_bytes()).map_err(|error| CliError::from_save(&error))?;
+        save(Path::new("."), path, html.as_bytes()).map_err(CliError::failed)?;
         output::print_stderr(&format!("The page is {}.", path.display()));
     }
     match (args.json, &args.html) {
-        (true, _) => output::print(&stored.secrets.mask_all(&json!(trace).to_string())),
+        (true, _) => output::print(&stored.secrets.mask_all(&output::to_json(&trace))),
         (false, None) => output::print(&stored.secrets.mask_all(&trace.table())),
         (false, Some(_)) => Ok(0),
     }
 }
 
 fn read_trajectory(file: &Path) -> Result<Trajectory, CliError> {
-    let text = read_input(file)
-        .map_err(|error| CliError::usage(format!("could not read {}: {error}", file.display())))?;
+    let text = read_input(file).map_err(|error| CliError::unreadable(file.display(), &error))?;
     serde_json::from_str(&text).map_err(|error| {
         let name = file.display();
         CliError::usage(format!("{name} is no trajectory in the ATIF format: {error}"))
@@ -299,7 +296,7 @@ pub(crate) fn clean_up(args: &CleanupArgs, world: &ProcessEnv) -> Result<u8, Cli
     let before = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
     let removed = SessionIndex::open(&open_store(&config, world)?)?.clean_up(before)?;
     let text = if args.json {
-        json!(RemovedDocument { removed }).to_string()
+        output::to_json(&RemovedDocument { removed })
     } else {
         let sessions = pluralize(removed.len(), "session", "sessions");
         let days = pluralize(days, "day", "days");

@@ -4,15 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use architect::app::ProcessEnv;
-use architect::journal::SessionId;
 use architect::types::pluralize;
 use architect::view::{sanitize, save};
 use architect::workflow::scenario::{
-    self, ChosenSession, Scenario, ScenarioOutcome, ScenarioResult, ScenarioSuite,
+    self, Scenario, ScenarioOutcome, ScenarioResult, ScenarioSuite, WrittenScenario,
 };
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::cli::args::TestArgs;
 use crate::cli::error::CliError;
@@ -39,8 +35,7 @@ pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     }
     if let Some(path) = &args.junit {
         let junit = scenario::to_junit(&tested);
-        save(Path::new("."), path, junit.as_bytes())
-            .map_err(|error| CliError::from_save(&error))?;
+        save(Path::new("."), path, junit.as_bytes()).map_err(CliError::failed)?;
     }
     output::print(&match args.json {
         true => scenario::to_json(&tested).to_string(),
@@ -53,7 +48,7 @@ pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
 fn write_suite(args: &TestArgs, text: &str, world: &ProcessEnv) -> Result<u8, CliError> {
     let stored = SessionLookup::open(&args.layers, args.last, world)?;
     let suite = scenario::choose_sessions(&stored.store, text)?;
-    if suite.chosen.is_empty() {
+    if suite.scenarios.is_empty() {
         let found = match text {
             "" => "no stored session has ended".to_owned(),
             text => format!("no stored session that has ended matches '{text}'"),
@@ -63,86 +58,29 @@ fn write_suite(args: &TestArgs, text: &str, world: &ProcessEnv) -> Result<u8, Cl
     fs::create_dir_all(&args.out).map_err(|error| {
         CliError::failed(format!("could not create {}: {error}", args.out.display()))
     })?;
-    for chosen in &suite.chosen {
-        let text = scenario::scenario_from_session(&stored.store, chosen.session)?;
-        let file = args.out.join(scenario_name(chosen));
+    for WrittenScenario { file, session_id, .. } in &suite.scenarios {
+        let text = scenario::scenario_from_session(&stored.store, *session_id)?;
+        let file = args.out.join(file);
         save(Path::new("."), &file, stored.secrets.mask_all(&text).as_bytes())
-            .map_err(|error| CliError::from_save(&error))?;
+            .map_err(CliError::failed)?;
     }
     let printed = match args.json {
-        true => suite_document(&suite).to_string(),
+        true => output::to_json(&suite),
         false => format_suite(&suite),
     };
     output::print(&stored.secrets.mask_all(&printed))
 }
 
-fn scenario_name(chosen: &ChosenSession) -> String {
-    format!("{}.toml", chosen.session)
-}
-
-/// The document of `architect test --from-all --json`.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct SuiteDocument {
-    /// Sessions that were considered.
-    sessions: usize,
-    /// Different paths through the statechart that they took.
-    paths: usize,
-    /// Different transitions on these paths.
-    transitions: usize,
-    /// Sessions that were left out since they were resumed.
-    resumed: usize,
-    /// Sessions that were left out since they have not ended.
-    unfinished: usize,
-    /// Sessions that were left out since they are damaged or unreadable.
-    unreadable: usize,
-    /// The scenarios that were written.
-    scenarios: Vec<WrittenScenario>,
-}
-
-/// A scenario that was made of a session.
-#[derive(Serialize, JsonSchema)]
-struct WrittenScenario {
-    /// The file in the folder of `--out`.
-    file: String,
-    /// The session.
-    session_id: SessionId,
-    /// The first line of its task.
-    prompt: String,
-    /// Different transitions that it took.
-    transitions: usize,
-    /// Those that no scenario before it takes.
-    added: usize,
-}
-
-fn suite_document(suite: &ScenarioSuite) -> Value {
-    let scenario = |chosen: &ChosenSession| WrittenScenario {
-        file: scenario_name(chosen),
-        session_id: chosen.session,
-        prompt: chosen.prompt.clone(),
-        transitions: chosen.transitions,
-        added: chosen.added,
-    };
-    json!(SuiteDocument {
-        sessions: suite.sessions,
-        paths: suite.paths,
-        transitions: suite.transitions,
-        resumed: suite.resumed,
-        unfinished: suite.unfinished,
-        unreadable: suite.unreadable,
-        scenarios: suite.chosen.iter().map(scenario).collect(),
-    })
-}
-
 fn format_suite(suite: &ScenarioSuite) -> String {
     let mut text = String::new();
-    for chosen in &suite.chosen {
-        let prompt = sanitize::headline(&chosen.prompt, 40);
-        let (file, added) = (scenario_name(chosen), chosen.added);
-        text.push_str(&format!("{file}  {added:>3} of {:>3}  {prompt}\n", chosen.transitions));
+    for scenario in &suite.scenarios {
+        let prompt = sanitize::headline(&scenario.prompt, 40);
+        let WrittenScenario { file, transitions, added, .. } = scenario;
+        text.push_str(&format!("{file}  {added:>3} of {transitions:>3}  {prompt}\n"));
     }
     text.push_str(&format!(
         "{} from {} with {}: all {} that they took\n",
-        pluralize(suite.chosen.len(), "scenario", "scenarios"),
+        pluralize(suite.scenarios.len(), "scenario", "scenarios"),
         pluralize(suite.sessions, "session", "sessions"),
         pluralize(suite.paths, "path", "paths"),
         pluralize(suite.transitions, "transition", "transitions"),

@@ -1,7 +1,7 @@
 //! `architect undo` and `architect diff`: what a session has changed, shown and taken back.
 
-use std::collections::BTreeMap;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::collections::HashMap;
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -17,7 +17,6 @@ use architect::workspace::checkpoint::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::cli::args::{DiffArgs, UndoArgs, UndoAxis};
 use crate::cli::error::CliError;
@@ -48,7 +47,7 @@ pub(crate) fn diff(args: &DiffArgs, world: &ProcessEnv) -> Result<u8, CliError> 
     if args.json {
         let documents: Vec<PatchDocument> =
             changes.patches.iter().map(PatchDocument::from).collect();
-        return output::print(&stored.secrets.mask_all(&json!(documents).to_string()));
+        return output::print(&stored.secrets.mask_all(&output::to_json(&documents)));
     }
     print_patches(&changes.patches)?;
     changes.patches.iter().filter_map(note).for_each(|note| output::print_stderr(&note));
@@ -112,7 +111,7 @@ fn print_patches(patches: &[ChangePatch]) -> Result<(), CliError> {
 
 /// Returns a line about what a patch can't express.
 fn note(patch: &ChangePatch) -> Option<String> {
-    let path = sanitize::line(&patch.path.to_string_lossy()).into_owned();
+    let path = sanitize::path(&patch.path);
     patch.note.as_ref().map(|note| format!("  {path}: {note}"))
 }
 
@@ -139,7 +138,7 @@ fn restore_files(
     target: UndoTarget,
     world: &ProcessEnv,
 ) -> Result<u8, CliError> {
-    let (history, _) = stored.store.replay(session, |_, _, _| {})?;
+    let (history, _) = stored.store.load(session)?;
     stored.check_workspace(&history, None)?;
     complete_pending_restore(&stored.store, &history.setup.workspace.root, &stored.config, world)?;
     let config = config_options::load_layers(&args.layers, world)?;
@@ -163,7 +162,7 @@ fn restore_files(
             pluralize(plan.conflicts.len(), words[0], words[1])
         );
         for path in &plan.conflicts {
-            message.push_str(&format!("\n  {}", sanitize::line(&path.to_string_lossy())));
+            message.push_str(&format!("\n  {}", sanitize::path(path)));
         }
         let hint = "--force restores them too, and keeps a copy of each beside it";
         return Err(CliError::failed(message).hint(hint));
@@ -175,9 +174,7 @@ fn restore_files(
     }
     let (expected, lost): (Vec<_>, Vec<_>) =
         plan.unrestorable.iter().partition(|it| it.is_expected);
-    let line = |it: &&UnrestorablePath| {
-        format!("\n  {}: {}", sanitize::line(&it.path.to_string_lossy()), it.reason)
-    };
+    let line = |it: &&UnrestorablePath| format!("\n  {}: {}", sanitize::path(&it.path), it.reason);
     if !lost.is_empty() && !args.force {
         let paths = pluralize(lost.len(), "path", "paths");
         let lines: String = lost.iter().map(line).collect();
@@ -203,12 +200,12 @@ fn restore_files(
         undo.restore(&plan).map_err(refused)?
     };
     for copy in kept.copies {
-        let copy = sanitize::line(&copy.to_string_lossy()).into_owned();
+        let copy = sanitize::path(&copy);
         output::print_stderr(&format!("A copy is kept as {copy}."));
     }
     output::print_stderr(&format!("{} `architect undo` takes this back.", restored(&plan)));
     for path in &kept.saved {
-        let path = sanitize::line(&path.to_string_lossy()).into_owned();
+        let path = sanitize::path(path);
         output::print_stderr(&format!("A file was saved during the undo: it is now {path}."));
     }
     Ok(match (kept.saved.is_empty(), lost.is_empty()) {
@@ -225,7 +222,7 @@ fn print_left_out(left_out: &[(PathBuf, SkippedEntry)]) {
     }
     output::print_stderr("Not recorded, so it stays as it is:");
     for (path, skipped) in left_out.iter().take(MAX_LISTED) {
-        let path = sanitize::line(&path.to_string_lossy()).into_owned();
+        let path = sanitize::path(path);
         output::print_stderr(&format!("  {path}: {skipped}"));
     }
     if let Some(more @ 1..) = left_out.len().checked_sub(MAX_LISTED) {
@@ -242,30 +239,26 @@ fn confirm(args: &UndoArgs, undo: &UndoSession, patches: &[ChangePatch]) -> Resu
     let (mut added, mut removed, mut lines) = (0, 0, String::new());
     for patch in patches {
         (added, removed) = (added + patch.added, removed + patch.removed);
-        let path = sanitize::line(&patch.path.to_string_lossy()).into_owned();
+        let path = sanitize::path(&patch.path);
         let note = patch.note.as_ref().map_or(String::new(), |note| format!(" ({note})"));
         lines.push_str(&format!("  {path} +{} −{}{note}\n", patch.added, patch.removed));
     }
     let paths = pluralize(patches.len(), "path", "paths");
-    let folder = sanitize::line(&undo.workspace().to_string_lossy()).into_owned();
+    let folder = sanitize::path(undo.workspace());
     let summary = format!("{lines}{paths} in {folder}: +{added} −{removed} lines");
     if args.yes {
         output::print(&summary)?;
         return Ok(());
     }
     print_patches(patches)?;
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        output::print_stderr(&summary);
-        let why = "nothing was restored: there is no terminal to ask on";
-        return Err(CliError::usage(why).hint("--yes restores without asking"));
-    }
-    output::print_stderr(&format!("{summary}\nRestore? [y/N] "));
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer);
-    read.map_err(|error| CliError::usage(format!("could not read the answer: {error}")))?;
-    match ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
-        true => Ok(()),
-        false => Err(CliError::usage("nothing was restored")),
+    match output::ask(&summary, "Restore?")? {
+        Some(true) => Ok(()),
+        Some(false) => Err(CliError::usage("nothing was restored")),
+        None => {
+            output::print_stderr(&summary);
+            let why = "nothing was restored: there is no terminal to ask on";
+            Err(CliError::usage(why).hint("--yes restores without asking"))
+        }
     }
 }
 
@@ -286,7 +279,7 @@ fn rewind_conversation(
     target: UndoTarget,
 ) -> Result<u8, CliError> {
     // The last record before the reply of each step.
-    let mut before_steps: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut before_steps: HashMap<u32, u64> = HashMap::new();
     let (mut steps, mut changed_step) = (0, None);
     let (history, _) = stored.store.replay(session, |history, record, _| {
         let now = history.machine.state.run().steps;
@@ -321,13 +314,7 @@ fn rewind_conversation(
             before(step)?
         }
     };
-    let options = ForkOptions {
-        after: Some(after),
-        replacement: None,
-        lane: None,
-        workspace: None,
-        now: SystemTime::now(),
-    };
+    let options = ForkOptions::new(Some(after), SystemTime::now());
     let fork = stored.store.fork(history.header.session, &options)?;
     output::print_stderr(&format!(
         "Session {fork} has the conversation up to record {after}; {session} stays as it is. \
@@ -347,7 +334,7 @@ impl SessionLookup {
         session: SessionId,
         world: &ProcessEnv,
     ) -> Result<(), CliError> {
-        let (history, _) = self.store.replay(session, |_, _, _| {})?;
+        let (history, _) = self.store.load(session)?;
         let root = &history.setup.workspace.root;
         // Nothing is written to a folder that a command may have named.
         if self.check_workspace(&history, None).is_ok() {

@@ -9,7 +9,6 @@ use architect::workflow::what_if_lanes::LaneComparison;
 use architect::workspace::read_input;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use super::resume::{saved_options, split_record};
 use super::what_if_lanes::{self, SummaryLine};
@@ -46,7 +45,7 @@ pub(crate) fn run(args: &WhatIfArgs, world: &ProcessEnv) -> Result<u8, CliError>
                 .hint("give --model, --agent or --prompt, or the session alone"));
         }
         let session = stored.find(name)?;
-        let (history, _) = stored.store.replay(session, |_, _, _| {})?;
+        let (history, _) = stored.store.load(session)?;
         let saved = saved_options(&stored, &history, layers.workspace.as_deref())?;
         let agent = saved.agent.as_deref().unwrap_or(DEFAULT_AGENT);
         let mode = args.settings.mode.map(|mode| format!("agents.{agent}.confirm_mode={mode}"));
@@ -54,7 +53,7 @@ pub(crate) fn run(args: &WhatIfArgs, world: &ProcessEnv) -> Result<u8, CliError>
         let load = |changes| config_options::load_changed(layers, &saved, changes, world);
         let (before, after) = (load(&[])?, load(&changes)?);
         let report = what_if(&stored.store, session, agent, [&before, &after])?;
-        let text = if args.json { json!(report).to_string() } else { format_report(&report) };
+        let text = if args.json { output::to_json(&report) } else { format_report(&report) };
         output::print(&stored.secrets.mask_all(&text))?;
     }
     Ok(0)
@@ -62,13 +61,12 @@ pub(crate) fn run(args: &WhatIfArgs, world: &ProcessEnv) -> Result<u8, CliError>
 
 /// Reads a policy, and returns its keys as `--set` takes them.
 fn read_policy(path: &Path) -> Result<Vec<String>, CliError> {
-    let name = sanitize::line(&path.to_string_lossy()).into_owned();
+    let name = sanitize::path(path);
     let wrong = |why: String| {
         CliError::usage(format!("{name}: {why}"))
             .hint("a policy is a TOML file with a table [permissions], as in the configuration")
     };
-    let text = read_input(path)
-        .map_err(|error| CliError::usage(format!("could not read {name}: {error}")))?;
+    let text = read_input(path).map_err(|error| CliError::unreadable(&name, &error))?;
     let table: toml::Table =
         text.parse().map_err(|error: toml::de::Error| wrong(error.message().to_owned()))?;
     if let Some(other) = table.keys().find(|key| *key != "permissions") {

@@ -5,7 +5,6 @@ use std::time::SystemTime;
 
 use architect::app::{ProcessEnv, ResolvedModel, RunInterrupts, RunIo};
 use architect::journal::{DamagePolicy, ForkOptions, LaneFork, SessionHistory};
-use architect::policy::NoConfirmer;
 use architect::types::pluralize;
 use architect::view::{Reporter, sanitize};
 use architect::workflow::batch::Estimate;
@@ -15,7 +14,6 @@ use architect::workflow::what_if_lanes::{
 use architect::workspace::worktree::{WorktreeContent, WorktreeName};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use super::batch::listen;
 use super::resume::{
@@ -79,7 +77,7 @@ pub(super) fn run(args: &WhatIfArgs, more: &[String], world: &ProcessEnv) -> Res
         let after = start.after;
         let compared =
             LaneComparison { session_id: session, after, has_recorded_files, recorded, lanes };
-        let text = if args.json { json!(compared).to_string() } else { format_lanes(&compared) };
+        let text = if args.json { output::to_json(&compared) } else { format_lanes(&compared) };
         output::print(&stored.secrets.mask_all(&text))?;
         comparisons.push(compared);
         if let Some(signal) = received.signal() {
@@ -88,7 +86,7 @@ pub(super) fn run(args: &WhatIfArgs, more: &[String], world: &ProcessEnv) -> Res
     }
     let summary = LaneSummary::new(&comparisons);
     output::print(&match args.json {
-        true => json!(SummaryLine { summary }).to_string(),
+        true => output::to_json(&SummaryLine { summary }),
         false => format_summary(&summary),
     })
 }
@@ -105,7 +103,7 @@ impl LaneStart {
         let (name, after) = split_record(name)?;
         let session = stored.find(name)?;
         stored.check_damage(session, false)?;
-        let (history, _) = stored.store.replay(session, |_, _, _| {})?;
+        let (history, _) = stored.store.load(session)?;
         let (task, message) = match after {
             None | Some(FIRST_RECORD) => (prompt.map(|text| text.as_str().into()), None),
             Some(_) => (None, prompt.cloned()),
@@ -154,11 +152,9 @@ fn run_lane(
 ) -> Result<LaneRun, CliError> {
     let worktree = start.worktree(settings, stored, world)?;
     let options = ForkOptions {
-        after: Some(start.after),
-        replacement: None,
         lane: Some(LaneFork { task: start.task.clone() }),
         workspace: worktree.identity().transpose()?,
-        now: SystemTime::now(),
+        ..ForkOptions::new(Some(start.after), SystemTime::now())
     };
     let session = stored.store.fork(start.history.header.session, &options)?;
     let request = ResumeRequest {
@@ -173,8 +169,7 @@ fn run_lane(
             // Nothing has run in it.
             .inspect_err(|_| drop(stored.store.remove(session)))?;
     setup.interrupts = Some(interrupts.clone());
-    let reporter = Reporter::new(Vec::new());
-    let io = RunIo { reporter, confirm: Arc::new(NoConfirmer), sandbox: None };
+    let io = RunIo::unattended(Reporter::new(Vec::new()));
     task::run_workflow(&setup, request, RunMode::Direct, &io)?;
     let part = SessionPart::read(&stored.store, session, start.after)?;
     Ok(LaneRun {

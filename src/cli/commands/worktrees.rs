@@ -27,7 +27,7 @@ pub(super) struct MergeReport {
 
 pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let config = config_options::load_layers(&args.layers, world)?;
-    let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
+    let workspace = config.real_workspace();
     let worktrees = open_worktrees(world)?;
     // Before the sweep completes removals, too, and does not say so here.
     let mut completed = Vec::new();
@@ -69,11 +69,7 @@ pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliErr
                     Err(error) if documents.is_empty() => return Err(error),
                     Err(error) => {
                         // What is removed is reported, too.
-                        output::print(&if args.json {
-                            json!(documents).to_string()
-                        } else {
-                            text
-                        })?;
+                        output::print(&if args.json { output::to_json(&documents) } else { text })?;
                         return Err(error);
                     }
                 }
@@ -122,7 +118,7 @@ pub(super) fn merge(
     config: &Config,
     world: &ProcessEnv,
 ) -> Result<MergeReport, CliError> {
-    let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
+    let workspace = config.real_workspace();
     let mut worktree = worktrees.open(&workspace, name)?;
     let confined = SandboxedGit { config, env: world };
     let watch = watch_writes(config, world, &workspace);
@@ -279,10 +275,9 @@ fn format_worktree(worktree: &WorktreeInfo) -> String {
         None => "its changes can't be determined".to_owned(),
     };
     let branch = branch.as_deref().unwrap_or("a copy, without git");
-    let folder = folder.display().to_string();
     format!(
         "{name}{state}\n    branch   {branch}\n    changes  {changes}\n    session  {}\n    folder   {}\n",
         session.as_deref().unwrap_or("-"),
-        sanitize::line(&folder)
+        sanitize::path(folder)
     )
 }

@@ -8,7 +8,7 @@ use architect::port::CancellationToken;
 use architect::view::sanitize;
 use serde_json::{Map, Value};
 
-use super::terminal::{Input, Terminal};
+use super::terminal::Terminal;
 
 /// The argument that is the whole of a command.
 const COMMAND: &str = "command";
@@ -88,10 +88,7 @@ pub(super) fn edit_by_line(
             continue;
         }
         terminal.write(&format!("  {name_shown} [{}]: ", sanitize::line(&shown)));
-        let line = match terminal.read_line(cancel) {
-            Input::Line(line) => line,
-            Input::End | Input::Cancelled => return None,
-        };
+        let line = terminal.read_line(cancel).line()?;
         if line.is_empty() {
             continue;
         }

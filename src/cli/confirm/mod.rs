@@ -100,7 +100,7 @@ impl Dialog<'_> {
         loop {
             let rule = if self.question.rule.is_some() { " [s]ession [S]always" } else { "" };
             self.say(&format!("  run it? [y]es [n]o [a]bort{rule} [e]dit [v]iew [?]help: "));
-            match self.read()?.trim() {
+            match self.terminal.read_line(&self.scope.cancel).line()?.trim() {
                 "y" | "Y" | "yes" | "sí" | "si" => return Some(ConfirmationAnswer::Yes),
                 "n" | "N" | "no" => return self.refuse(),
                 "a" | "A" | "abort" => return Some(ConfirmationAnswer::Abort),
@@ -128,14 +128,6 @@ impl Dialog<'_> {
 
     fn say(&mut self, text: &str) {
         self.terminal.write(text);
-    }
-
-    /// Reads a line; `None` if the run no longer waits, or at the end of the input.
-    fn read(&mut self) -> Option<String> {
-        match self.terminal.read_line(&self.scope.cancel) {
-            Input::Line(line) => Some(line),
-            Input::End | Input::Cancelled => None,
-        }
     }
 
     /// Shows what the call does, and why it is asked about.

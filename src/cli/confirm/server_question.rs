@@ -5,7 +5,7 @@ use architect::port::CancellationToken;
 use architect::view::sanitize;
 use serde_json::{Map, Value};
 
-use super::terminal::{Input, Terminal};
+use super::terminal::Terminal;
 
 /// Asks whether to answer, and for each field. `None` if there is no answer any more: the end of the input, or a run that no
 /// longer waits.
@@ -23,7 +23,7 @@ pub(super) fn ask(
     ));
     loop {
         terminal.write("  answer it? [y]es [n]o [c]ancel: ");
-        match read(&mut terminal, cancel)?.trim() {
+        match terminal.read_line(cancel).line()?.trim() {
             "y" | "Y" | "yes" | "sí" | "si" => break,
             "n" | "N" | "no" => return Some(ElicitationAnswer::Decline),
             "c" | "C" | "cancel" => return Some(ElicitationAnswer::Cancel),
@@ -66,15 +66,8 @@ fn ask_field(
     let text = format!("  {}{gap}{} ({kind}{end}): ", field.name, field.description);
     loop {
         terminal.write(&sanitize::line(&text));
-        if let Some(value) = field.parse(&read(terminal, cancel)?) {
+        if let Some(value) = field.parse(&terminal.read_line(cancel).line()?) {
             return Some(value);
         }
-    }
-}
-
-fn read(terminal: &mut Terminal, cancel: &CancellationToken) -> Option<String> {
-    match terminal.read_line(cancel) {
-        Input::Line(line) => Some(line),
-        Input::End | Input::Cancelled => None,
     }
 }

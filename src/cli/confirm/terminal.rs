@@ -29,6 +29,16 @@ pub(super) enum Input {
     Cancelled,
 }
 
+impl Input {
+    /// Returns the line, if there is one.
+    pub(super) fn line(self) -> Option<String> {
+        match self {
+            Self::Line(line) => Some(line),
+            Self::End | Self::Cancelled => None,
+        }
+    }
+}
+
 /// How often it is checked whether the run still waits for the answer.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 

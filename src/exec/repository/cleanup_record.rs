@@ -4,10 +4,10 @@ use std::cell::LazyCell;
 use std::ffi::OsStr;
 #[cfg(target_os = "linux")]
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 #[cfg(target_os = "linux")]
 use cap_std::ambient_authority;
@@ -24,7 +24,7 @@ use super::watched_root::WatchedRoot;
 use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::protected::absent_paths::AbsentPaths;
 use crate::exec::stored_path;
-use crate::workspace::open_canonical;
+use crate::workspace::{TemporaryFile, create_private_folder, lock_within, open_canonical};
 
 /// The folder for records, in the state folder, with a file for each run.
 const RECORD_FOLDER: &str = "repositories";
@@ -66,18 +66,17 @@ impl CleanupRecord {
     /// Writes the record, and returns the file, which is locked while open.
     pub(super) fn write(&self, path: &Path) -> io::Result<File> {
         if let Some(folder) = path.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            create_private_folder(folder)?;
         }
         // No other process finds it before it is locked and whole.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let new = path.with_file_name(format!("{UNFINISHED}{name}"));
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        let written = file.try_lock().map_err(io::Error::from);
-        let written = written.and_then(|()| file.write_all(&serde_json::to_vec(self)?));
+        let new = TemporaryFile::create(new, 0o600)?;
+        new.file().try_lock()?;
+        new.file().write_all(&serde_json::to_vec(self)?)?;
         // An earlier record of the run stays.
-        let written = written.and_then(|()| fs::hard_link(&new, path));
-        fs::remove_file(&new)?;
-        written.map(|()| file)
+        fs::hard_link(new.path(), path)?;
+        new.file().try_clone()
     }
 
     /// Does the cleanup of an interrupted run.
@@ -123,13 +122,10 @@ pub fn finish_interrupted(state: &Path, user: impl FnOnce() -> UserGitConfig) ->
     let is_whole = |entry: &fs::DirEntry| !is_unfinished(&entry.file_name());
     let finished = entries.filter(is_whole).flat_map(|entry| {
         let path = entry.path();
-        let left = File::open(&path).and_then(|file| match file.try_lock() {
-            Ok(()) => serde_json::from_reader::<_, CleanupRecord>(io::BufReader::new(&file))
-                .map(Some)
-                .map_err(Into::into),
+        let left = File::open(&path).and_then(|file| match lock_within(&file, Duration::ZERO)? {
+            true => read_record(&file).map(Some),
             // The run is still active.
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
+            false => Ok(None),
         });
         // A command may have put a link in its place meanwhile.
         let open = |path: &Path| open_canonical(path).ok();
@@ -144,6 +140,12 @@ pub fn finish_interrupted(state: &Path, user: impl FnOnce() -> UserGitConfig) ->
         notices
     });
     finished.collect()
+}
+
+fn read_record(mut file: &File) -> io::Result<CleanupRecord> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
 }
 
 /// What a supervisor needs to clean up after a killed engine.
@@ -162,7 +164,7 @@ impl DeferredCleanup {
         let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority());
         let folder = marker.parent()?;
         // The engine writes its record before the first command.
-        let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        let _ = create_private_folder(folder);
         let roots = policy.repositories.iter();
         let roots = roots.filter_map(|path| Some((path.clone(), open_canonical(path).ok()?)));
         Some(Self {
@@ -180,8 +182,7 @@ impl DeferredCleanup {
         if file.lock().is_err() || self.records.symlink_metadata(&self.name).is_err() {
             return;
         }
-        let record = serde_json::from_reader::<_, CleanupRecord>(io::BufReader::new(&file));
-        if let Ok(record) = record {
+        if let Ok(record) = read_record(&file) {
             // The user's configuration stays with the engine: it may hold secrets.
             record.clean_up(&UserGitConfig::default(), |path| {
                 let (_, dir) = self.roots.iter().find(|(root, _)| root == path)?;

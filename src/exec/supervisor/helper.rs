@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -128,8 +128,9 @@ fn run() -> io::Result<()> {
     if std::env::args_os().nth(2).as_deref() == Some(OsStr::new(INIT_ARGUMENT)) {
         let link = SupervisorLink::from_socket(fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?);
         rustix::stdio::dup2_stdout(fs::File::open("/dev/null")?)?;
-        let inherited = serde_json::from_reader(io::stdin())?;
-        return crate::exec::confine::run_init(&link, inherited);
+        let mut inherited = Vec::new();
+        io::stdin().read_to_end(&mut inherited)?;
+        return crate::exec::confine::run_init(&link, serde_json::from_slice(&inherited)?);
     }
     let link = SupervisorLink::from_socket(fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
     let Some(ReceivedMessage {

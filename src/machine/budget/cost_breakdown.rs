@@ -1,5 +1,7 @@
 //! The usage of a run by purpose.
 
+use std::ops::Add;
+
 use crate::machine::event::Event;
 use crate::machine::run_context::{BudgetUsage, RunContext};
 use crate::machine::state::StateKind;
@@ -52,6 +54,28 @@ impl PricedUsage {
         };
         Self { usage, cost }
     }
+
+    /// Returns what is left of a usage when a part of it is taken away.
+    pub fn without(self, part: Self) -> Self {
+        let (usage, less) = (self.usage, part.usage);
+        let usage = Usage {
+            input: usage.input.saturating_sub(less.input),
+            output: usage.output.saturating_sub(less.output),
+            cached_input: usage.cached_input.saturating_sub(less.cached_input),
+            cache_write: usage.cache_write.saturating_sub(less.cache_write),
+            reasoning: usage.reasoning.saturating_sub(less.reasoning),
+            is_estimated: usage.is_estimated,
+        };
+        Self { usage, cost: self.cost.saturating_sub(part.cost) }
+    }
+}
+
+impl Add for PricedUsage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { usage: self.usage + other.usage, cost: self.cost + other.cost }
+    }
 }
 
 impl CostBreakdown {
@@ -62,7 +86,6 @@ impl CostBreakdown {
         if before == run.used {
             return;
         }
-        let PricedUsage { usage, cost } = PricedUsage::between(before, run, event);
         self.subagent_calls += u32::from(matches!(event, Some(Event::UsageReported { .. })));
         let charge = if matches!(event, Some(Event::UsageReported { .. })) {
             &mut self.subagents
@@ -73,6 +96,6 @@ impl CostBreakdown {
         } else {
             &mut self.agent
         };
-        *charge = PricedUsage { usage: charge.usage + usage, cost: charge.cost + cost };
+        *charge = *charge + PricedUsage::between(before, run, event);
     }
 }

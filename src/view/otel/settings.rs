@@ -57,11 +57,14 @@ impl OtelSettings {
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, OtelSettingsError> {
         let env = |name: &str| env(name).filter(|value| !value.trim().is_empty());
+        let is_other = |name: &str| env(name).is_some_and(|exporter| exporter != "otlp");
         let is_off = env("OTEL_SDK_DISABLED").is_some_and(|off| off.eq_ignore_ascii_case("true"))
-            || env("OTEL_TRACES_EXPORTER").is_some_and(|exporter| exporter != "otlp");
-        let Some((name, value)) = find_url(&env).filter(|_| !is_off) else { return Ok(None) };
+            || is_other("OTEL_TRACES_EXPORTER");
+        let traces = find_url(&env, TRACES_ENDPOINT, "v1/traces");
+        let Some((name, value)) = traces.filter(|_| !is_off) else { return Ok(None) };
         check_url(name, &value)?;
-        let metrics = find_metrics_url(&env);
+        let metrics = find_url(&env, METRICS_ENDPOINT, "v1/metrics");
+        let metrics = metrics.filter(|_| !is_other("OTEL_METRICS_EXPORTER"));
         if let Some((name, value)) = &metrics {
             check_url(name, value)?;
         }
@@ -102,23 +105,15 @@ impl OtelSettings {
     }
 }
 
-/// Returns the URL for traces, and the variable that it comes from.
-fn find_url(env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
-    let own = env(TRACES_ENDPOINT).map(|url| (TRACES_ENDPOINT, url));
-    own.or_else(|| {
-        env(ENDPOINT).map(|url| (ENDPOINT, format!("{}/v1/traces", url.trim_end_matches('/'))))
-    })
-}
-
-/// Returns the URL for metrics, and the variable that it comes from; `None` if they are off.
-fn find_metrics_url(env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
-    if env("OTEL_METRICS_EXPORTER").is_some_and(|exporter| exporter != "otlp") {
-        return None;
-    }
-    let own = env(METRICS_ENDPOINT).map(|url| (METRICS_ENDPOINT, url));
-    own.or_else(|| {
-        env(ENDPOINT).map(|url| (ENDPOINT, format!("{}/v1/metrics", url.trim_end_matches('/'))))
-    })
+/// Returns a URL, and the variable that it comes from: its own, or that of all with a path.
+fn find_url(
+    env: &impl Fn(&str) -> Option<String>,
+    own: &'static str,
+    path: &str,
+) -> Option<(&'static str, String)> {
+    let common =
+        || env(ENDPOINT).map(|url| (ENDPOINT, format!("{}/{path}", url.trim_end_matches('/'))));
+    env(own).map(|url| (own, url)).or_else(common)
 }
 
 fn check_url(name: &'static str, value: &str) -> Result<(), OtelSettingsError> {

@@ -19,7 +19,7 @@ pub use public_event::{
     SteeringReceived, SubagentCall, SummaryAuthor, TextDelta, ToolCallEnd, ToolCallStart,
 };
 pub(in crate::view) use public_event::{decision_of, line_schema_with};
-pub(super) use serialize::{StopReasonName, TokenUsage, dollars, millis, reason, seconds};
+pub(super) use serialize::{TokenUsage, dollars, millis, reason, seconds};
 
 /// The version of the public events and of the result document; increased when the meaning of either changes.
 pub const SCHEMA: u32 = 1;

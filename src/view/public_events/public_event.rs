@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::serialize::{StopReasonName, TokenUsage, dollars, millis, reason, seconds};
+use super::serialize::{TokenUsage, dollars, millis, reason, seconds};
 use crate::machine::{
     Authorization, CallPurpose, CloseReason, NoFinalSummary, RunStatus, StopReason,
 };
@@ -139,14 +139,11 @@ pub struct AgentStart {
 struct EffectiveLimits {
     max_steps: u32,
     #[serde(rename = "budget_usd", serialize_with = "dollars")]
-    #[schemars(with = "Option<f64>")]
     budget: Option<MicroUsd>,
     max_tokens: Option<Tokens>,
     #[serde(rename = "timeout_seconds", serialize_with = "seconds")]
-    #[schemars(with = "Option<f64>")]
     timeout: Option<TimeSpan>,
     #[serde(rename = "step_timeout_seconds", serialize_with = "seconds")]
-    #[schemars(with = "Option<f64>")]
     step_timeout: Option<TimeSpan>,
 }
 
@@ -157,7 +154,6 @@ pub struct AgentEnd {
     pub status: RunStatus,
     /// Why it ended.
     #[serde(rename = "stop_reason", serialize_with = "reason")]
-    #[schemars(with = "StopReasonName")]
     pub reason: StopReason,
     /// The exit code.
     pub exit_code: u8,
@@ -167,11 +163,9 @@ pub struct AgentEnd {
     pub llm_calls: u32,
     /// How long it took.
     #[serde(rename = "duration_seconds", serialize_with = "seconds")]
-    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// The cost, if the model has a price.
     #[serde(serialize_with = "dollars")]
-    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
     /// The SHA-256 of the journal at the end of the run; missing without a journal.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -199,7 +193,6 @@ pub struct StateChange {
     pub guard: Option<Arc<str>>,
     /// How long the run was in the state that was left.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
-    #[schemars(with = "f64")]
     pub duration: TimeSpan,
 }
 
@@ -242,18 +235,15 @@ pub struct ApiCallEnd {
     pub outcome: CallOutcome,
     /// How long it took.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
-    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// The time to the first byte, if one came.
     #[serde(rename = "first_byte_ms", serialize_with = "millis")]
-    #[schemars(with = "Option<f64>")]
     pub first_byte: Option<TimeSpan>,
     /// The usage: as reported by the provider, or estimated for a call that was sent and not answered.
     #[serde(with = "TokenUsage")]
     pub usage: Usage,
     /// The cost, if the model has a price.
     #[serde(rename = "cost_usd", serialize_with = "dollars")]
-    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
 }
 
@@ -296,7 +286,6 @@ pub enum RetryCause {
         attempt: u32,
         /// The delay before it.
         #[serde(rename = "wait_ms", serialize_with = "millis")]
-        #[schemars(with = "f64")]
         wait: TimeSpan,
     },
     /// A reply was incomplete, and the model is asked to continue.
@@ -374,7 +363,6 @@ pub struct ToolCallEnd {
     pub decision: Option<Decision>,
     /// How long the tool ran.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
-    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// The text for the model.
     pub output: Arc<str>,
@@ -407,7 +395,6 @@ pub struct SubagentCall {
     pub usage: Usage,
     /// The cost, if the model has a price.
     #[serde(rename = "cost_usd", serialize_with = "dollars")]
-    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
 }
 
@@ -422,7 +409,6 @@ pub struct HookComplete {
     pub outcome: HookOutcome,
     /// How long it ran.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
-    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// The tool call that it belongs to, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -503,7 +489,6 @@ pub enum LimitAction {
     Warn {
         /// The cost so far.
         #[serde(serialize_with = "dollars")]
-        #[schemars(with = "f64")]
         cost_usd: MicroUsd,
     },
 }

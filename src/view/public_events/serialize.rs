@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::machine::StopReason;
-use crate::types::{MicroUsd, TimeSpan, Tokens, Usage};
+use crate::types::{MicroUsd, RunTime, Sha256Digest, TimeSpan, Tokens, Usage};
 
 /// The usage of one or several model calls. Input includes cached input; output includes reasoning.
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -27,10 +27,29 @@ pub(in crate::view) struct TokenUsage {
     is_estimated: bool,
 }
 
-/// The schema of the name of a stop reason.
-pub(in crate::view) struct StopReasonName;
+/// Declares that documents have a type in the form of another one.
+macro_rules! schema_as {
+    ($($Type:ty => $Form:ty),+) => {
+        $(impl JsonSchema for $Type {
+            fn inline_schema() -> bool {
+                <$Form>::inline_schema()
+            }
 
-impl JsonSchema for StopReasonName {
+            fn schema_name() -> Cow<'static, str> {
+                <$Form>::schema_name()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                <$Form>::json_schema(generator)
+            }
+        })+
+    };
+}
+
+schema_as! { MicroUsd => f64, TimeSpan => f64, RunTime => f64, Sha256Digest => String }
+
+/// Documents have the name of a stop reason.
+impl JsonSchema for StopReason {
     fn inline_schema() -> bool {
         true
     }

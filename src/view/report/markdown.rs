@@ -13,13 +13,8 @@ use crate::view::trace::StepChange;
 
 /// Returns the report in Markdown.
 pub(super) fn render(report: &RunReport<'_>) -> String {
-    let (sign, word) = outcome(report);
-    let mut text = format!("# {sign} {}\n\n", escape(&title(report)));
-    let _ = writeln!(text, "**{word}** · {}\n", escape(&key_figures(report).join(" · ")));
-    text.push_str(&reason(report));
-    for (name, value) in names(report) {
-        let _ = writeln!(text, "- {name}: {}", code_span(&value));
-    }
+    let mut text = beginning(report, "#");
+    text.push_str(&fact_list(&names(report)));
     let _ = writeln!(text, "\n## Task\n\n{}", quote(&report.info.task));
     let _ = writeln!(text, "## Answer\n\n{}", prose(&report.result.output));
     for facts in tables(report) {
@@ -36,9 +31,7 @@ pub(super) fn render_tables(report: &TableReport) -> String {
     let mut text = format!("# {}\n\n", escape(&report.heading));
     let figures = escape(&report.key_figures.join(" · "));
     let _ = writeln!(text, "**{}** · {figures}\n", report.outcome);
-    for (name, value) in &report.facts {
-        let _ = writeln!(text, "- {name}: {}", code_span(value));
-    }
+    text.push_str(&fact_list(&report.facts));
     for facts in &report.tables {
         let _ =
             writeln!(text, "\n## {}\n\n{}", facts.heading(), table(facts, usize::MAX).trim_end());
@@ -88,10 +81,7 @@ pub(super) fn render_comment(report: &RunReport<'_>) -> String {
 }
 
 fn comment_within(report: &RunReport<'_>, size: CommentSize) -> String {
-    let (sign, word) = outcome(report);
-    let mut text = format!("{MARKER}\n### {sign} {}\n\n", escape(&title(report)));
-    let _ = writeln!(text, "**{word}** · {}\n", escape(&key_figures(report).join(" · ")));
-    text.push_str(&reason(report));
+    let mut text = format!("{MARKER}\n{}", beginning(report, "###"));
     let _ = writeln!(text, "{}", prose(&sanitize::truncate(&report.result.output, size.answer)));
     for facts in tables(report) {
         let _ = writeln!(text, "<details>\n<summary>{}</summary>\n", facts.heading());
@@ -104,17 +94,24 @@ fn comment_within(report: &RunReport<'_>, size: CommentSize) -> String {
     }
     let _ = writeln!(text, "<details>\n<summary>Task and run</summary>\n");
     let _ = writeln!(text, "{}", quote(&sanitize::truncate(&report.info.task, size.task)));
-    for (name, value) in names(report) {
-        let _ = writeln!(text, "- {name}: {}", code_span(&value));
-    }
+    text.push_str(&fact_list(&names(report)));
     text.push_str("\n</details>\n");
     text
 }
 
-/// Returns the paragraph with the reason of a run that did not succeed, if there is one.
-fn reason(report: &RunReport<'_>) -> String {
+/// Returns the heading of a run, its key figures, and why it did not succeed, if there is a reason.
+fn beginning(report: &RunReport<'_>, level: &str) -> String {
+    let (sign, word) = outcome(report);
+    let figures = escape(&key_figures(report).join(" · "));
     let reason = failure(report).map(|error| sanitize::headline(error, MAX_REASON));
-    reason.map_or(String::new(), |reason| format!("Reason: {}\n\n", escape(&reason)))
+    let reason = reason.map(|reason| format!("Reason: {}\n\n", escape(&reason)));
+    let title = escape(&title(report));
+    format!("{level} {sign} {title}\n\n**{word}** · {figures}\n\n{}", reason.unwrap_or_default())
+}
+
+/// Returns names and values as a list.
+fn fact_list(facts: &[(&str, String)]) -> String {
+    facts.iter().map(|(name, value)| format!("- {name}: {}\n", code_span(value))).collect()
 }
 
 /// Returns a table with at most this many rows.

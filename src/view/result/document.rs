@@ -1,6 +1,6 @@
 //! The result document. Its JSON is a stable interface: fields are added, never renamed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +12,7 @@ use super::changed_files::ChangedFiles;
 use crate::machine::{RunStatus, StopReason};
 use crate::types::{Effort, FileAction, FileChange, MicroUsd, Sha256Digest, TimeSpan, Usage};
 use crate::view::CostSource;
-use crate::view::public_events::{
-    SCHEMA, StopReasonName, TokenUsage, dollars, millis, reason, seconds,
-};
+use crate::view::public_events::{SCHEMA, TokenUsage, dollars, millis, reason, seconds};
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -31,7 +29,6 @@ pub struct RunResult {
     pub status: RunStatus,
     /// Why it ended; null if it did not start.
     #[serde(serialize_with = "reason")]
-    #[schemars(with = "Option<StopReasonName>")]
     pub stop_reason: Option<StopReason>,
     /// The exit code.
     pub exit_code: u8,
@@ -45,7 +42,6 @@ pub struct RunResult {
     pub llm_calls: u32,
     /// How long it took.
     #[serde(rename = "duration_seconds", serialize_with = "seconds")]
-    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// The model, as `provider/name`.
     pub model: Option<Arc<str>>,
@@ -63,7 +59,6 @@ pub struct RunResult {
     pub usage: Usage,
     /// The cost of all calls; null if the model has no price.
     #[serde(serialize_with = "dollars")]
-    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
     /// The same cost, by purpose.
     pub costs: RunCosts,
@@ -128,7 +123,6 @@ pub struct ModelUsed {
     pub calls: u32,
     /// Their cost; null if the model has no price.
     #[serde(serialize_with = "dollars", deserialize_with = "read_dollars", default)]
-    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
 }
 
@@ -165,7 +159,6 @@ pub struct ToolUsed {
     pub path: Option<Arc<str>>,
     /// How long it ran.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
-    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// Why it failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,11 +185,9 @@ struct ModifiedFile<'a> {
 pub struct RunCosts {
     /// The total; null if the model has no price.
     #[serde(rename = "total_cost_usd", serialize_with = "dollars")]
-    #[schemars(with = "Option<f64>")]
     pub total: Option<MicroUsd>,
     /// The cost of each kind of call.
     #[serde(serialize_with = "by_source")]
-    #[schemars(with = "BTreeMap<CostSource, f64>")]
     pub by_source: BTreeMap<CostSource, MicroUsd>,
 }
 
@@ -351,7 +342,7 @@ struct CountedTool {
 
 #[derive(Deserialize)]
 struct CountedCosts {
-    by_source: BTreeMap<CostSource, f64>,
+    by_source: HashMap<CostSource, f64>,
 }
 
 /// Returns the newest run of each session, which includes the usage of those before it.

@@ -50,11 +50,11 @@ fn top_states(from: &str, to: &str) -> Option<(TopState, TopState)> {
 /// Returns the drawing: every state, the transitions with their counts, and faintly the unused ones.
 pub(super) fn render(trace: &Trace) -> Markup {
     let mut taken: BTreeMap<(TopState, TopState), (u32, Vec<String>)> = BTreeMap::new();
-    let mut within: BTreeMap<TopState, u32> = BTreeMap::new();
+    let mut within = [0; STATES.len()];
     for edge in &trace.edges {
         let Some((from, to)) = top_states(edge.from.as_str(), edge.to.as_str()) else { continue };
         if from == to {
-            *within.entry(from).or_default() += edge.count;
+            within[from] += edge.count;
             continue;
         }
         let (count, events) = taken.entry((from, to)).or_default();
@@ -81,9 +81,7 @@ pub(super) fn render(trace: &Trace) -> Markup {
                     }
                 }
             }
-            @for top in 0..STATES.len() {
-                (state(trace, top, within.get(&top).copied().unwrap_or(0)))
-            }
+            @for (top, within) in within.into_iter().enumerate() { (state(trace, top, within)) }
         }
     }
 }

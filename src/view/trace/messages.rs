@@ -20,7 +20,6 @@ pub struct TraceMessage {
     pub seq: u64,
     /// When it was added.
     #[serde(rename = "at_ms", serialize_with = "moment")]
-    #[schemars(with = "f64")]
     pub at: RunTime,
     /// The request that sends it first, or whose reply it belongs to, as an index of the requests.
     pub request: usize,

@@ -29,7 +29,7 @@ pub use tracer::{RecordContent, TraceStep, Tracer};
 
 use crate::machine::{StateKind, StopReason};
 use crate::types::{CallId, MicroUsd, RunTime, TimeSpan, Tokens};
-use crate::view::public_events::{StopReasonName, dollars, millis, reason};
+use crate::view::public_events::{dollars, millis, reason};
 
 /// The session of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -58,11 +58,9 @@ pub struct Trace {
     pub state: StateKind,
     /// Why it ended; `None` if it has not ended.
     #[serde(serialize_with = "reason")]
-    #[schemars(with = "Option<StopReasonName>")]
     pub stop_reason: Option<StopReason>,
     /// Its duration, without the time between its processes.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
-    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// Replies whose tool calls ran.
     pub steps: u32,
@@ -72,7 +70,6 @@ pub struct Trace {
     pub tokens: Tokens,
     /// Its cost in dollars; `None` if the model has no price.
     #[serde(serialize_with = "dollars")]
-    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
     /// The time in each entered state, in the order of the chart.
     pub states: Vec<StateTime>,
@@ -100,7 +97,6 @@ pub struct SubagentTrace {
     pub call: Option<CallId>,
     /// When it began, in the time of the dispatching session.
     #[serde(rename = "begun_ms", serialize_with = "moment")]
-    #[schemars(with = "f64")]
     pub started_at: RunTime,
     /// Its trace. The usage of the dispatching session includes it.
     #[serde(flatten)]

@@ -1,7 +1,5 @@
 //! The trace as a self-contained HTML page.
 
-use std::collections::BTreeMap;
-
 use maud::{Markup, html};
 
 use super::messages::Speaker;
@@ -103,11 +101,13 @@ fn task(trace: &Trace) -> Option<String> {
 
 /// Returns the whole time as one bar, and below it the time of each state.
 fn time_section(trace: &Trace) -> Markup {
-    let mut sums: BTreeMap<TracePhase, TimeSpan> = BTreeMap::new();
-    for phase in trace.states.iter().flat_map(|state| &state.phases) {
-        let sum = sums.entry(phase.phase).or_default();
-        *sum = add(*sum, phase.time);
-    }
+    let times = || trace.states.iter().flat_map(|state| &state.phases);
+    let time_of = |phase: TracePhase| {
+        let times = times().filter(|time| time.phase == phase);
+        (phase, times.fold(TimeSpan::ZERO, |sum, time| add(sum, time.time)))
+    };
+    let mut sums = TracePhase::ALL.map(time_of).to_vec();
+    sums.retain(|(_, time)| *time > TimeSpan::ZERO);
     let share = |time| percent_of_time(time, trace.duration);
     html! {
         div.stack {

@@ -1,6 +1,6 @@
 //! Adds up the time of each state and phase, and counts the transitions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,7 +20,6 @@ pub struct StateTime {
     pub visits: u32,
     /// The time in it.
     #[serde(rename = "time_ms", serialize_with = "millis")]
-    #[schemars(with = "f64")]
     pub time: TimeSpan,
     /// The time by phase.
     pub phases: Vec<PhaseTime>,
@@ -33,7 +32,6 @@ pub struct PhaseTime {
     pub phase: TracePhase,
     /// The time.
     #[serde(rename = "time_ms", serialize_with = "millis")]
-    #[schemars(with = "f64")]
     pub time: TimeSpan,
 }
 
@@ -54,7 +52,7 @@ pub struct TransitionCount {
 #[derive(Clone, Debug, Default)]
 pub(super) struct TimeAccount {
     times: BTreeMap<(StateKind, TracePhase), TimeSpan>,
-    visits: BTreeMap<StateKind, u32>,
+    visits: HashMap<StateKind, u32>,
     edges: BTreeMap<(StateKind, StateKind, &'static str), u32>,
     pub(super) total: TimeSpan,
 }

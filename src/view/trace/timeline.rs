@@ -31,19 +31,15 @@ pub struct CallSpan {
     pub messages: u32,
     /// When it was sent.
     #[serde(rename = "begun_ms", serialize_with = "moment")]
-    #[schemars(with = "f64")]
     pub started_at: RunTime,
     /// How long it took.
     #[serde(rename = "time_ms", serialize_with = "millis")]
-    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// The time to encode it.
     #[serde(rename = "encode_ms", serialize_with = "millis")]
-    #[schemars(with = "Option<f64>")]
     pub encode: Option<TimeSpan>,
     /// Waiting for the first byte of the reply.
     #[serde(rename = "first_byte_ms", serialize_with = "millis")]
-    #[schemars(with = "Option<f64>")]
     pub first_byte: Option<TimeSpan>,
     /// How it ended.
     #[serde(flatten)]
@@ -89,15 +85,12 @@ pub struct ToolSpan {
     pub arguments: Arc<str>,
     /// When its authorization began.
     #[serde(rename = "judged_ms", serialize_with = "moment")]
-    #[schemars(with = "f64")]
     pub authorized_at: RunTime,
     /// When it began to run; `None` if it did not.
     #[serde(rename = "begun_ms", serialize_with = "moment")]
-    #[schemars(with = "Option<f64>")]
     pub started_at: Option<RunTime>,
     /// When it ended.
     #[serde(rename = "ended_ms", serialize_with = "moment")]
-    #[schemars(with = "f64")]
     pub ended_at: RunTime,
     /// How it ended; `None` if unknown.
     pub status: Option<ToolStatus>,
@@ -114,7 +107,6 @@ pub struct ToolSpan {
 pub struct SubagentSpan {
     /// When it was charged.
     #[serde(rename = "at_ms", serialize_with = "moment")]
-    #[schemars(with = "f64")]
     pub at: RunTime,
     /// Its usage.
     #[serde(flatten)]
@@ -132,7 +124,6 @@ pub struct SpanUsage {
     pub cached_input_tokens: u64,
     /// Its cost in dollars; `None` if the model has no price.
     #[serde(serialize_with = "dollars")]
-    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
 }
 

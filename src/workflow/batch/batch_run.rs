@@ -1,6 +1,6 @@
 //! Runs the cells of a batch: workers claim them, one thread keeps their leases.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -95,7 +95,7 @@ pub enum BatchRunError {
 }
 
 /// The time after which a worker that does not renew its lease is taken for dead.
-pub const LEASE_TIME: TimeSpan = TimeSpan::from_secs(15);
+pub(super) const LEASE_TIME: TimeSpan = TimeSpan::from_secs(15);
 
 /// How often leases are renewed.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
@@ -104,7 +104,7 @@ const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_CLAIM_WAIT: Duration = Duration::from_millis(200);
 
 /// The leases of this process, with what stops their cells.
-type LeaseTable = Mutex<BTreeMap<LeaseToken, RunInterrupts>>;
+type LeaseTable = Mutex<Vec<(LeaseToken, RunInterrupts)>>;
 
 impl BatchRun<'_> {
     /// Runs cells until none is left, the limits are reached, or an interrupt comes. Returns whether the time was over.
@@ -113,7 +113,7 @@ impl BatchRun<'_> {
     ///
     /// Fails if the coordination of the batch does, or a cell can't be stored. The same command continues after that.
     pub fn run(&self) -> Result<bool, BatchRunError> {
-        let cells: BTreeMap<&CellId, &BatchCell> =
+        let cells: HashMap<&CellId, &BatchCell> =
             self.cells.iter().map(|cell| (&cell.id, cell)).collect();
         let (leases, done) = (LeaseTable::default(), CancellationToken::new());
         thread::scope(|scope| {
@@ -142,7 +142,7 @@ impl BatchRun<'_> {
     /// Runs one cell after the other.
     fn work(
         &self,
-        cells: &BTreeMap<&CellId, &BatchCell>,
+        cells: &HashMap<&CellId, &BatchCell>,
         leases: &LeaseTable,
     ) -> Result<(), BatchRunError> {
         let worker = WorkerId(unique_id().to_string().into());
@@ -173,12 +173,12 @@ impl BatchRun<'_> {
         let interrupts = RunInterrupts::default();
         let inner = interrupts.clone();
         let _registration = self.interrupts.on_interrupt(move |signal| inner.interrupt(signal));
-        lock(leases).insert(lease.token, interrupts.clone());
+        lock(leases).push((lease.token, interrupts.clone()));
         self.observer.on_event(BatchEvent::Began { cell, lease, is_resumed });
         let Self { folder, store, coordinator, env, configurator, .. } = *self;
         let runner = CellRunner { folder, store, coordinator, env, configurator };
         let end = catch_unwind(AssertUnwindSafe(|| runner.run(cell, lease, &interrupts)));
-        lock(leases).remove(&lease.token);
+        lock(leases).retain(|(token, _)| *token != lease.token);
         let end = end.unwrap_or_else(|panic| {
             let why = panic_message(&*panic);
             log::error!("the run of {} broke down: {why}", cell.label());
@@ -227,18 +227,16 @@ impl BatchRun<'_> {
             if is_done {
                 return is_over;
             }
-            let tokens: Vec<_> = lock(leases).keys().copied().collect();
+            let tokens: Vec<_> = lock(leases).iter().map(|(token, _)| *token).collect();
             if tokens.is_empty() {
                 continue;
             }
             // In one step, so that the load of the cells can't hold it up for each of them.
             match self.coordinator.renew_all(&tokens) {
                 Ok(lost) => {
-                    for interrupts in
-                        lost.iter().filter_map(|token| lock(leases).get(token).cloned())
-                    {
-                        interrupts.interrupt(Signal::Terminate);
-                    }
+                    let mut held = lock(leases).clone();
+                    held.retain(|(token, _)| lost.contains(token));
+                    held.iter().for_each(|(_, it)| it.interrupt(Signal::Terminate));
                 }
                 Err(error) => log::warn!("the leases could not be renewed: {error}"),
             }

@@ -13,21 +13,20 @@ use super::coordination::{
 };
 use super::folder::{BatchFileError, BatchFolder};
 use super::manifest::TaskWorkspace;
-use super::results::{CHANGE_EVALUATION, ChangeEvaluation};
+use super::results::{CHANGE_EVALUATION, ChangeEvaluation, cell_document, failed_cell};
 use crate::app::{
     AppError, ExecutionMode, ProcessEnv, ResolvedModel, RunInterrupts, RunIo, RunRequest, RunSetup,
     SandboxedGit, SessionTarget, collect_secrets, open_worktrees, start_telemetry, worktree_result,
 };
 use crate::config::{Config, ModelName, run_rules};
-use crate::journal::{DamagePolicy, JournalError, SessionStore};
+use crate::journal::{JournalError, SessionStore};
 use crate::machine::{CloseReason, RunStatus, StopReason};
 use crate::net::MaskingWriter;
-use crate::policy::NoConfirmer;
 use crate::types::FaultKind;
 use crate::view::{
     CostSource, JsonFormat, JsonSink, OptionalSink, ReportSink, Reporter, RunInfo, RunResult,
 };
-use crate::workflow::command_check::{CommandCheck, CommandReport, run_check};
+use crate::workflow::command_check::{CommandReport, run_check};
 use crate::workflow::engine::{SessionRun, StepSetup, WorkflowError};
 use crate::workflow::self_eval::{
     Evaluation, RetryContext, change_evaluator, change_message, evaluate,
@@ -189,8 +188,8 @@ impl CellRunner<'_> {
                 let exit_code = error.exit_code();
                 let session_id = Some(lease.session.to_string().into());
                 let result = RunResult::not_started(error.to_string());
-                let mut document = document(&RunResult { session_id, exit_code, ..result }, cell);
-                document["checks"] = json!([]);
+                let result = RunResult { session_id, exit_code, ..result };
+                let document = failed_cell(&result, cell);
                 if let Err(error) = self.folder.write_result(lease.session, &document) {
                     return CellEnd::NotStored(error.to_string());
                 }
@@ -320,8 +319,7 @@ impl CellRunner<'_> {
         let worktrees = open_worktrees(self.env)?;
         let session = lease.session.to_string();
         let name = format!("{}-{}", plain_name(&cell.label()), &session[session.len() - 8..]);
-        let workspace = config.workspace.canonicalize();
-        let workspace = workspace.unwrap_or_else(|_| config.workspace.clone());
+        let workspace = config.real_workspace();
         match worktrees.open(&workspace, &name) {
             Ok(worktree) if self.folder.read_setup(lease.session).is_some() => {
                 return Ok(CellWorktree { worktrees, worktree, is_new: false });
@@ -352,13 +350,13 @@ impl CellRunner<'_> {
             return Ok(true);
         }
         for line in &cell.task.setup {
-            let CommandReport { line, check, .. } = run_command(setup, line);
-            match check {
-                CommandCheck::Passed(_) => {}
-                CommandCheck::Failed(why) => {
+            let CommandReport { line, output, .. } = run_command(setup, line);
+            match output {
+                Some(Ok(_)) => {}
+                Some(Err(why)) => {
                     return Err(CellError::Setup(format!("the setup `{line}` failed: {why}")));
                 }
-                CommandCheck::Interrupted => return Ok(false),
+                None => return Ok(false),
             }
         }
         let tree = place.map(|place| place.worktree.snapshot()).transpose()?.flatten();
@@ -376,23 +374,13 @@ impl CellRunner<'_> {
         payer: &CellPayer,
     ) -> Result<Option<Value>, CellError> {
         let task: Arc<str> = cell.prompt().into();
-        let (target, message) = match self.store.reopen(lease.session, DamagePolicy::Refuse) {
-            Ok(opened) => (SessionTarget::Stored(self.store.clone(), Box::new(opened)), None),
-            Err(JournalError::UnknownSession(_)) => {
-                let target = SessionTarget::New(self.store.clone(), Some(lease.session));
-                (target, Some(Arc::clone(&task)))
-            }
-            Err(error) => return Err(AppError::from(error).into()),
-        };
-        let request = RunRequest {
-            task: message,
-            options: options.clone(),
-            ..RunRequest::new(Arc::clone(&task), target, CostSource::Agent)
-        };
+        let message = Arc::clone(&task);
+        let request =
+            RunRequest::resume_or_begin(self.store, lease.session, message, options.clone())
+                .map_err(AppError::from)?;
         let info = setup.run_info(&request);
         let reporter = self.reporter(cell, CellSession::Task, setup, &info)?;
-        let confirm = Arc::new(NoConfirmer);
-        let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
+        let io = RunIo::unattended(reporter.clone());
         let retry =
             RetryContext { store: Some(self.store.clone()), options, exit_on_partial: None };
         let runs = vec![setup.run(request, io.clone())?];
@@ -410,7 +398,7 @@ impl CellRunner<'_> {
         let timeout = done.runs.last().and_then(|ended| ended.deadline.remaining());
         finish_output(&reporter, cell, &result, timeout);
         let is_interrupted = matches!(result.stop_reason, Some(StopReason::UserInterrupt(_)));
-        Ok((!is_interrupted).then(|| document(&result, cell)))
+        Ok((!is_interrupted).then(|| cell_document(&result, cell)))
     }
 
     /// Returns the outputs of a session of a cell.
@@ -423,9 +411,7 @@ impl CellRunner<'_> {
     ) -> Result<Reporter, CellError> {
         let sinks = self.configurator.sinks(cell, session, &setup.config);
         let reporter = Reporter::new(sinks.map_err(CellError::Broken)?);
-        if let Some(telemetry) = start_telemetry(&setup.env, info) {
-            reporter.add_sink(telemetry);
-        }
+        start_telemetry(&setup.env, info, &reporter);
         Ok(reporter)
     }
     /// Evaluates the change of a cell, or resumes that, or reads it. Returns whether it was not interrupted.
@@ -457,8 +443,7 @@ impl CellRunner<'_> {
             known_records: None,
             deadline: None,
         };
-        let confirm = Arc::new(NoConfirmer);
-        let ran = run.run(&RunIo { reporter: reporter.clone(), confirm, sandbox: None });
+        let ran = run.run(&RunIo::unattended(reporter.clone()));
         // It has none if the evaluation was stored before.
         let results = reporter.results(StopReason::InternalError, "the evaluation broke down");
         if let Some(shown) = results.last() {
@@ -525,16 +510,6 @@ fn finish_output(
     }
 }
 
-/// Returns the result of a cell without what follows its run.
-fn document(result: &RunResult, cell: &BatchCell) -> Value {
-    // All values can be expressed in JSON.
-    let mut document = serde_json::to_value(result).unwrap_or_else(|_| json!({}));
-    document["id"] = json!(cell.task.id);
-    document["variant"] = json!(cell.variant_id());
-    document["patch_file"] = Value::Null;
-    document
-}
-
 /// Returns the outcome that a result stands for.
 fn outcome_of(result: &Value) -> CellOutcome {
     match result["exit_code"].as_u64() {
@@ -567,16 +542,10 @@ fn check(cell: &BatchCell, setup: &RunSetup, result: &mut Value) -> bool {
     let is_failed = result["status"] == json!(RunStatus::Failed);
     let lines = cell.task.checks.iter();
     for line in lines.filter(|_| !is_failed && setup.execution == ExecutionMode::Real) {
-        let CommandReport { line, check, seconds } = run_command(setup, line);
-        checks.push(match check {
-            CommandCheck::Passed(_) => json!({"name": line, "passed": true, "seconds": seconds}),
-            CommandCheck::Failed(why) => {
-                json!({"name": line, "passed": false, "seconds": seconds, "message": why})
-            }
-            CommandCheck::Interrupted => return false,
-        });
+        let Some(check) = run_command(setup, line).into_check() else { return false };
+        checks.push(check);
     }
-    if result["exit_code"] == 0 && checks.iter().any(|check| check["passed"] == false) {
+    if result["exit_code"] == 0 && checks.iter().any(|check| !check.passed) {
         let reason = StopReason::ChecksFailed;
         result["status"] = json!(reason.status());
         result["stop_reason"] = json!(reason.name());

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::journal::SessionId;
-use crate::workspace::{lock_within, open_parent};
+use crate::workspace::{IoContext, IoError, lock_within, open_parent};
 
 /// How long to wait for a process that writes the results. It may be suspended.
 const RESULTS_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -43,29 +43,14 @@ const MERGE_FILE: &str = "merge.json";
 
 /// A file of a batch could not be read or written.
 #[derive(Debug, Error)]
-#[error("could not {action} {}: {cause}", .path.display())]
-pub struct BatchFileError {
-    action: &'static str,
-    path: PathBuf,
-    cause: io::Error,
-}
-
-impl BatchFileError {
-    pub(super) fn unreadable(path: PathBuf, cause: io::Error) -> Self {
-        Self { action: "read", path, cause }
-    }
-}
+#[error(transparent)]
+pub struct BatchFileError(#[from] IoError);
 
 /// Fails if this is a link: what is written below it would be elsewhere.
 pub(in crate::workflow) fn refuse_link(path: &Path) -> Result<(), BatchFileError> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if found.is_symlink() => Err(BatchFileError {
-            action: "create",
-            path: path.to_owned(),
-            cause: io::Error::other("there is a symbolic link of this name; remove it"),
-        }),
-        Ok(_) | Err(_) => Ok(()),
-    }
+    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    let refused = || io::Error::other("there is a symbolic link of this name; remove it");
+    Ok((!is_link).then_some(()).ok_or_else(refused).io_context("create", path)?)
 }
 
 impl BatchFolder {
@@ -79,11 +64,7 @@ impl BatchFolder {
         folder.check_log()?;
         for path in [folder.cells(), folder.0.join("patches")] {
             refuse_link(&path)?;
-            fs::create_dir_all(&path).map_err(|cause| BatchFileError {
-                action: "create",
-                path,
-                cause,
-            })?;
+            fs::create_dir_all(&path).io_context("create", &path)?;
         }
         // It is no part of a project that it is in.
         let ignore = folder.0.join(".gitignore");
@@ -105,15 +86,13 @@ impl BatchFolder {
         let is_result =
             |entry: &fs::DirEntry| entry.path().extension().is_some_and(|it| it == "json");
         let mut entries = fs::read_dir(self.cells()).into_iter().flatten().flatten();
-        match entries.any(|entry| is_result(&entry)) {
-            false => Ok(()),
-            true => Err(BatchFileError::unreadable(
-                log,
-                io::Error::other(format!(
-                    "it is {problem}, and there are results of cells; restore it, or use another folder"
-                )),
-            )),
+        if entries.any(|entry| is_result(&entry)) {
+            Err(io::Error::other(format!(
+                "it is {problem}, and there are results of cells; restore it, or use another folder"
+            )))
+            .io_context("read", &log)?;
         }
+        Ok(())
     }
 
     /// Returns the path.
@@ -250,9 +229,9 @@ impl BatchFolder {
             let top = Dir::open_ambient_dir(&self.0, ambient_authority())?;
             let (folder, name) = open_parent(&top, inner)?;
             top.rename(new.file_name().unwrap_or_default(), &folder, name)?;
-            Ok(file)
+            io::Result::Ok(file)
         };
-        replace().map_err(|cause| BatchFileError { action: "write", path: path.to_owned(), cause })
+        Ok(replace().io_context("write", path)?)
     }
 }
 

@@ -27,7 +27,7 @@ mod results;
 mod statistics;
 mod stored_sessions;
 
-pub use batch_run::{BatchEvent, BatchObserver, BatchRun, BatchRunError, LEASE_TIME};
+pub use batch_run::{BatchEvent, BatchObserver, BatchRun, BatchRunError};
 pub use cell::{BatchCell, CommonOptions, plain_name};
 pub use cell_run::{CellConfig, CellConfigurator, CellSession, log_file_sinks};
 pub use comparison::{Comparison, ComparisonOutcome, Winner, WinnerBy, comparison_name};

@@ -14,6 +14,7 @@ use super::manifest::TaskWorkspace;
 use crate::types::{pluralize, word_enum};
 use crate::view::{RunResult, jsonl, sanitize};
 use crate::workflow::self_eval::Evaluation;
+use crate::workspace::IoContext;
 
 /// The key of the evaluation of a change in a result.
 pub(super) const CHANGE_EVALUATION: &str = "change_evaluation";
@@ -185,15 +186,26 @@ impl CellRow {
     }
 }
 
+/// Returns the result of a cell without what follows its run.
+pub(super) fn cell_document(result: &RunResult, cell: &BatchCell) -> Value {
+    // All values can be expressed in JSON.
+    let mut document = serde_json::to_value(result).unwrap_or_else(|_| json!({}));
+    document["id"] = json!(cell.task.id);
+    document["variant"] = json!(cell.variant_id());
+    document["patch_file"] = Value::Null;
+    document
+}
+
+/// Returns the result of a cell whose run left no other one.
+pub(super) fn failed_cell(result: &RunResult, cell: &BatchCell) -> Value {
+    let mut document = cell_document(result, cell);
+    document["checks"] = json!([]);
+    document
+}
+
 /// Returns a result for a cell whose own one is missing.
 pub(super) fn lost_result(cell: &BatchCell, why: &str) -> Value {
-    let result = RunResult { exit_code: 1, ..RunResult::not_started(why) };
-    let mut result = serde_json::to_value(result).unwrap_or_default();
-    result["id"] = json!(cell.task.id);
-    result["variant"] = json!(cell.variant_id());
-    result["checks"] = json!([]);
-    result["patch_file"] = Value::Null;
-    result
+    failed_cell(&RunResult { exit_code: 1, ..RunResult::not_started(why) }, cell)
 }
 
 /// What is computed of the results of a cell. Its [`CellRow`] has everything.
@@ -312,8 +324,7 @@ impl BatchResults {
     ///
     /// Fails if the file can't be read.
     pub fn read_rows(&self) -> Result<Vec<CellRow>, BatchFileError> {
-        let rows = self.rows().collect::<io::Result<_>>();
-        rows.map_err(|cause| BatchFileError::unreadable(self.path.clone(), cause))
+        Ok(self.rows().collect::<io::Result<_>>().io_context("read", &self.path)?)
     }
 
     /// Reads a row for each cell, one after the other.

@@ -1,10 +1,14 @@
 //! The sessions of a batch, as the coordination asks for them.
 
-use super::coordination::{Charge, SessionProbe};
+use std::sync::Arc;
+
+use super::batch_run::LEASE_TIME;
+use super::coordination::{Charge, ChargeLimits, CoordinationSettings, SessionProbe};
 use super::folder::BatchFolder;
 use crate::app::DISPATCH_TOOL;
 use crate::journal::{SessionId, SessionStore};
 use crate::machine::{RunStatus, State, StateKind, StopReason};
+use crate::runner::SystemClock;
 
 /// The sessions in the folder of a batch.
 #[derive(Clone, Debug)]
@@ -13,6 +17,19 @@ pub struct StoredSessions {
     pub store: SessionStore,
     /// The folder of the batch.
     pub folder: BatchFolder,
+}
+
+impl StoredSessions {
+    /// Returns how this process takes part in the batch, within these limits.
+    pub fn coordination(self, limits: ChargeLimits) -> CoordinationSettings {
+        CoordinationSettings {
+            limits,
+            lease_time: LEASE_TIME,
+            durability: self.store.durability(),
+            clock: Arc::new(SystemClock::start()),
+            sessions: Arc::new(self),
+        }
+    }
 }
 
 impl SessionProbe for StoredSessions {
@@ -27,12 +44,9 @@ impl SessionProbe for StoredSessions {
         let evaluation = self.folder.find_evaluation(session);
         let (mut before, mut last) = (Charge::default(), None);
         let replayed = self.store.replay(evaluation.unwrap_or(session), |history, _, _| {
-            let used = history.machine.state.run().used;
-            let now = Charge { money: used.cost, tokens: used.tokens };
+            let now = Charge::from(history.machine.state.run().used);
             if now != before {
-                let money = now.money.saturating_sub(before.money);
-                let tokens = now.tokens.saturating_sub(before.tokens);
-                last = Some(Charge { money, tokens });
+                last = Some(now.saturating_sub(before));
                 before = now;
             }
         });

@@ -20,15 +20,14 @@ use crate::app::{AppError, RunInterrupts, SandboxedGit, open_worktrees, watch_wr
 use crate::config::Config;
 use crate::journal::{SessionId, SessionStore};
 use crate::machine::{CloseReason, RunStatus, StopReason};
-use crate::runner::SystemClock;
 use crate::view::{ReportSink, Reporter, sanitize};
 use crate::workflow::batch::coordination::{
-    CellId, CellOutcome, ChargeLimits, CoordinationSettings, Coordinator, ReopenAs,
+    CellId, CellOutcome, ChargeLimits, Coordinator, ReopenAs,
 };
 use crate::workflow::batch::{
     self, BatchCell, BatchEvent, BatchFolder, BatchManifest, BatchObserver, BatchResults, BatchRun,
-    BatchTask, CellConfig, CellConfigurator, CellRow, CellSession, CommonOptions, LEASE_TIME,
-    StoredSessions, TaskOptions, TaskWorkspace, log_file_sinks,
+    BatchTask, CellConfig, CellConfigurator, CellRow, CellSession, CommonOptions, StoredSessions,
+    TaskOptions, TaskWorkspace, log_file_sinks,
 };
 use crate::workspace::worktree::{BRANCH_PREFIX, Worktree, WorktreeError, Worktrees};
 
@@ -105,13 +104,8 @@ impl ParallelItems<'_> {
         let folder = BatchFolder::create(&path)?;
         let cells = self.cells();
         let ids: Vec<CellId> = cells.iter().map(|cell| cell.id.clone()).collect();
-        let settings = CoordinationSettings {
-            limits: self.limits,
-            lease_time: LEASE_TIME,
-            durability,
-            clock: Arc::new(SystemClock::start()),
-            sessions: Arc::new(StoredSessions { store: store.clone(), folder: folder.clone() }),
-        };
+        let sessions = StoredSessions { store: store.clone(), folder: folder.clone() };
+        let settings = sessions.coordination(self.limits);
         let coordinator = Arc::new(Coordinator::open(&path, &ids, settings)?);
         if self.is_repeated {
             reopen(&coordinator, &ids)?;
@@ -198,8 +192,7 @@ impl ParallelItems<'_> {
     /// Returns the cells: one for each item, in order.
     fn cells(&self) -> Vec<BatchCell> {
         let setup = &self.setup.setup;
-        let folder = setup.config.workspace.clone();
-        let folder = folder.canonicalize().unwrap_or(folder);
+        let folder = setup.config.real_workspace();
         let task = |(index, (_, message)): (usize, &(String, String))| BatchTask {
             id: format!("{}-{}", self.step.name, index + 1),
             line: 0,
@@ -248,8 +241,7 @@ impl ParallelItems<'_> {
         let setup = &self.setup.setup;
         let worktrees = open_worktrees(&setup.env)?;
         let confined = SandboxedGit { config: &setup.config, env: &setup.env };
-        let workspace = setup.config.workspace.clone();
-        let workspace = workspace.canonicalize().unwrap_or(workspace);
+        let workspace = setup.config.real_workspace();
         let merged_file = folder.path().join(MERGED_FILE);
         let stored = fs::read(&merged_file).unwrap_or_default();
         let mut merged: BTreeSet<String> = serde_json::from_slice(&stored).unwrap_or_default();

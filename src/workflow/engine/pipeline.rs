@@ -1,6 +1,5 @@
 //! The file of a pipeline: its steps, and every mistake in them.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::condition::{Condition, has_item, step_names};
@@ -49,7 +48,7 @@ impl Pipeline {
         let mut reader = EntryReader::new(file.name, &STEP_KEYS, Path::new(""));
         let entries = read_entries(file, &["steps"]);
         let steps = reader.read_all(entries, "steps", read_step, |step| &step.definition.name);
-        let mut earlier: BTreeSet<&str> = BTreeSet::new();
+        let mut earlier: Vec<&str> = Vec::new();
         for step in &steps {
             check_references(&mut reader, step, &mut earlier);
         }
@@ -164,13 +163,13 @@ impl EntryReader<'_> {
 fn check_references<'a>(
     reader: &mut EntryReader<'_>,
     step: &'a PipelineStep,
-    earlier: &mut BTreeSet<&'a str>,
+    earlier: &mut Vec<&'a str>,
 ) {
     let definition = &step.definition;
     let conditions = |condition: &'a Option<Condition>| {
         condition.iter().flat_map(Condition::texts).collect::<Vec<_>>()
     };
-    let mut check = |key: &str, texts: Vec<&str>, earlier: &BTreeSet<&str>| {
+    let mut check = |key: &str, texts: Vec<&str>, earlier: &[&str]| {
         for text in texts {
             match step_names(text) {
                 Err(why) => reader.problem(step.line, format!("`{key}`: {why}")),
@@ -187,7 +186,7 @@ fn check_references<'a>(
     check("prompt", vec![&definition.prompt], earlier);
     check("when", conditions(&definition.when), earlier);
     check("foreach", definition.items.iter().map(String::as_str).collect(), earlier);
-    earlier.insert(&definition.name);
+    earlier.push(&definition.name);
     check("until", conditions(&definition.until), earlier);
 }
 

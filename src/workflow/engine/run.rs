@@ -21,7 +21,7 @@ use crate::view::sanitize;
 use crate::workflow::batch::BatchFileError;
 use crate::workflow::batch::BatchRunError;
 use crate::workflow::batch::coordination::{ChargeLimits, CoordinationError};
-use crate::workflow::command_check::{CommandCheck, CommandReport, run_check};
+use crate::workflow::command_check::{CommandReport, run_check};
 use crate::workflow::self_eval::evaluation_charge;
 use crate::workspace::worktree::WorktreeError;
 
@@ -308,8 +308,7 @@ impl ActiveStep<'_> {
     fn describe_undo(&self, session: SessionId, done: &UndoneSession) -> String {
         let names = |paths: &[PathBuf]| {
             let shown = paths.iter().take(MAX_LISTED);
-            let shown: Vec<_> =
-                shown.map(|path| sanitize::line(&path.to_string_lossy()).into_owned()).collect();
+            let shown: Vec<_> = shown.map(|path| sanitize::path(path)).collect();
             let more = paths.len().saturating_sub(MAX_LISTED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!("{}{more}", shown.join(", "))
@@ -317,7 +316,7 @@ impl ActiveStep<'_> {
         let UndoneSession { restored, copies, .. } = done;
         let mut note = pluralize(restored.len(), "path restored", "paths restored");
         if !restored.is_empty() {
-            let folder = sanitize::line(&self.run.store.root().to_string_lossy()).into_owned();
+            let folder = sanitize::path(self.run.store.root());
             note.push_str(&format!(
                 ": {}; `architect undo {session} --set sessions.dir={folder}` takes this back",
                 names(restored)
@@ -484,12 +483,7 @@ impl ActiveStep<'_> {
     fn run_checks(&self) -> Option<Vec<CheckReport>> {
         let mut checks = Vec::new();
         for line in &self.step.checks {
-            let CommandRun { line, output, seconds } = self.run_command(line)?;
-            let (passed, message) = match output {
-                Ok(_) => (true, String::new()),
-                Err(why) => (false, why),
-            };
-            let check = CheckReport { name: line, passed, seconds, message };
+            let check = self.run_command(line)?.into_check()?;
             self.run.observer.on_event(WorkflowEvent::Checked(&check));
             checks.push(check);
         }
@@ -498,37 +492,25 @@ impl ActiveStep<'_> {
 
     fn measure(&self) -> Option<(StepEvent, EventDetail)> {
         let line = self.step.metric.as_ref().map_or("", |metric| &metric.command);
-        let measured = self.run_command(line)?;
-        let (number, note) = match measured.output.and_then(|output| parse_number(&output)) {
+        let output = self.run_command(line)?.output?;
+        let (number, note) = match output.and_then(|output| parse_number(&output)) {
             Ok(number) => (Some(number), None),
             Err(why) => (None, Some(why)),
         };
         Some((StepEvent::Measured(number), EventDetail { note, ..EventDetail::default() }))
     }
 
-    /// Runs a command in the workspace. `None` if it was interrupted, or the time was over.
-    fn run_command(&self, line: &str) -> Option<CommandRun> {
+    /// Runs a command in the workspace. `None` if the time was over.
+    fn run_command(&self, line: &str) -> Option<CommandReport> {
         let StepSetup { setup, .. } = self.setup().ok()?;
         let left = self.run.time_left();
         if left == Some(Duration::ZERO) {
             return None;
         }
-        let CommandReport { line, check, seconds } = run_check(setup, line, left, MAX_OUTPUT_BYTES);
-        let output = match check {
-            CommandCheck::Passed(output) => Ok(output),
-            CommandCheck::Failed(_) if self.run.is_out_of_time() => return None,
-            CommandCheck::Failed(why) => Err(why),
-            CommandCheck::Interrupted => return None,
-        };
-        Some(CommandRun { line, output, seconds })
+        let report = run_check(setup, line, left, MAX_OUTPUT_BYTES);
+        let has_failed = matches!(report.output, Some(Err(_)));
+        (!has_failed || !self.run.is_out_of_time()).then_some(report)
     }
-}
-
-/// A command that has run, with its output, or why it failed.
-struct CommandRun {
-    line: String,
-    output: Result<String, String>,
-    seconds: f64,
 }
 
 /// Returns the number in the last line of an output.

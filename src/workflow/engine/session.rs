@@ -10,9 +10,9 @@ use crate::app::{
     AppError, FinishedRun, RunDeadline, RunIo, RunRequest, SessionTarget, has_changed_files,
     restart_limits,
 };
-use crate::journal::{DamagePolicy, JournalError, SessionId, SessionStore};
+use crate::journal::{JournalError, SessionId, SessionStore};
 use crate::machine::{CloseReason, RunStatus, State, StopReason};
-use crate::view::{CostSource, sanitize};
+use crate::view::sanitize;
 use crate::workflow::batch::coordination::Charge;
 use crate::workflow::self_eval::{EvaluatedRuns, RetryContext, evaluate};
 
@@ -61,8 +61,7 @@ impl SessionRun<'_> {
         if let StopReason::UserInterrupt(_) = reason {
             return Ok(None);
         }
-        let (history, end) =
-            self.store.replay(self.session, |_, _, _| {}).map_err(AppError::from)?;
+        let (history, end) = self.store.load(self.session).map_err(AppError::from)?;
         let has_changed = has_changed_files(&setup.config, &history).unwrap_or(true);
         let outcome = self.outcome(reason);
         let answered = done.runs.get(done.answer_run).and_then(FinishedRun::outcome);
@@ -82,7 +81,7 @@ impl SessionRun<'_> {
 
     /// Returns the run if it has ended, and only this was not noted any more.
     fn find_end(&self) -> Result<Option<FinishedRun>, AppError> {
-        let (history, end) = match self.store.replay(self.session, |_, _, _| {}) {
+        let (history, end) = match self.store.load(self.session) {
             Ok(found) => found,
             Err(JournalError::UnknownSession(_)) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -99,24 +98,14 @@ impl SessionRun<'_> {
     }
 
     fn request(&self) -> Result<RunRequest, AppError> {
-        let (target, message) = match self.store.reopen(self.session, DamagePolicy::Refuse) {
-            Ok(mut opened) => {
-                if let State::Done(_) = &opened.history.machine.state {
-                    restart_limits(&mut opened, false);
-                }
-                (SessionTarget::Stored(self.store.clone(), Box::new(opened)), None)
-            }
-            Err(JournalError::UnknownSession(_)) => {
-                let target = SessionTarget::New(self.store.clone(), Some(self.session));
-                (target, Some(Arc::clone(&self.task)))
-            }
-            Err(error) => return Err(error.into()),
-        };
-        Ok(RunRequest {
-            task: message,
-            options: self.setup.options.clone(),
-            ..RunRequest::new(Arc::clone(&self.task), target, CostSource::Agent)
-        })
+        let (task, options) = (Arc::clone(&self.task), self.setup.options.clone());
+        let mut request = RunRequest::resume_or_begin(self.store, self.session, task, options)?;
+        if let SessionTarget::Stored(_, opened) = &mut request.target
+            && let State::Done(_) = &opened.history.machine.state
+        {
+            restart_limits(opened, false);
+        }
+        Ok(request)
     }
 
     fn outcome(&self, reason: StopReason) -> SessionOutcome {
@@ -150,8 +139,5 @@ fn charge(done: &EvaluatedRuns) -> Charge {
         done.runs[index + 1..].iter().all(|later| later.session != run.session)
     };
     let newest = done.runs.iter().enumerate().filter(|(index, run)| is_newest(*index, run));
-    newest.fold(Charge::default(), |sum, (_, run)| {
-        let used = run.machine.state.run().used;
-        sum + Charge { money: used.cost, tokens: used.tokens }
-    })
+    newest.fold(Charge::default(), |sum, (_, run)| sum + run.machine.state.run().used.into())
 }

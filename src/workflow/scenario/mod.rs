@@ -63,4 +63,4 @@ pub use parse::{
 pub use report::{ScenarioResult, TestDocument, format_text, to_json, to_junit};
 pub use run::{ScenarioOutcome, find_scenarios, run_all};
 pub use session_scenario::scenario_from_session;
-pub use suite::{ChosenSession, ScenarioSuite, choose_sessions};
+pub use suite::{ScenarioSuite, WrittenScenario, choose_sessions};

@@ -223,7 +223,8 @@ impl Scenario {
 /// Returns expectations as TOML.
 pub(super) fn expectations_toml(expect: &Expectations) -> String {
     // Expectations that were read or recorded can always be written.
-    toml::to_string_pretty(&BTreeMap::from([("expect", expect)])).unwrap_or_default()
+    let table = without_nulls(json!({ EXPECT: expect }));
+    toml::to_string_pretty(&table).unwrap_or_default()
 }
 
 /// Returns where the expectations begin, by default the end, and where another section begins behind that.
@@ -296,11 +297,15 @@ impl TryFrom<ScheduledActionToml> for ScheduledAction {
 }
 
 /// Removes the fields without a value, which TOML can't express.
-pub(super) fn without_nulls(mut table: Value) -> Value {
-    if let Value::Object(fields) = &mut table {
-        fields.retain(|_, value| !value.is_null());
+pub(super) fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
+            fields.map(|(key, value)| (key, without_nulls(value))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        value => value,
     }
-    table
 }
 
 fn line_number(text: &str, at: usize) -> usize {

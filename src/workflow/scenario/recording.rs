@@ -1,13 +1,13 @@
 //! Records the run of a scenario, and sends its scripted inputs.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value, json};
 
 use super::parse::{ScenarioAction, ScheduledAction};
 use crate::machine::{ConversationEntry, Event};
-use crate::port::{Disconnected, MessageSource, Model, ModelCall, ModelRequest};
+use crate::port::{Disconnected, MessageSource, Model, ModelCall, ModelRequest, lock};
 use crate::runner::DriverInput;
 use crate::types::{ConversationItem, Fault, MessageOrigin, Reply, ReplyPart, UserMessage};
 use crate::view::ReportSink;
@@ -58,7 +58,7 @@ impl SharedRecording {
     }
 
     fn lock(&self) -> MutexGuard<'_, RecordingState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Returns the events and the requests.

@@ -1,6 +1,9 @@
 //! Stored sessions as a suite of scenarios: the fewest that take every transition that the sessions took.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{HashMap, HashSet};
+
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::journal::index::{SessionRow, SessionStatus};
 use crate::journal::{JournalError, SessionId, SessionIndex, SessionStore, StoredContent};
@@ -9,35 +12,41 @@ use crate::machine::{EventKind, StateKind};
 /// A transition of the chart that a session took.
 type TakenTransition = (StateKind, EventKind, StateKind);
 
-/// A suite of scenarios, and the sessions that it was chosen from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A suite of scenarios, and the sessions that it was made of. Its JSON is the document of `architect test --from-all`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(
+    rename = "SuiteDocument",
+    description = "The document of `architect test --from-all --json`."
+)]
 pub struct ScenarioSuite {
-    /// The sessions that become scenarios.
-    pub chosen: Vec<ChosenSession>,
-    /// The sessions that could have become one.
+    /// Sessions that were considered.
     pub sessions: usize,
-    /// Their different paths through the chart.
+    /// Different paths through the statechart that they took.
     pub paths: usize,
-    /// The different transitions that they took; the chosen ones take all of them.
+    /// Different transitions on these paths.
     pub transitions: usize,
-    /// Sessions that were resumed, which a scenario does not repeat.
+    /// Sessions that were left out since they were resumed.
     pub resumed: usize,
-    /// Sessions that have not ended.
+    /// Sessions that were left out since they have not ended.
     pub unfinished: usize,
-    /// Sessions whose journal is damaged or can't be read.
+    /// Sessions that were left out since they are damaged or unreadable.
     pub unreadable: usize,
+    /// The scenarios that were written.
+    pub scenarios: Vec<WrittenScenario>,
 }
 
-/// A session that becomes a scenario.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChosenSession {
+/// A scenario that was made of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct WrittenScenario {
+    /// The file in the folder of `--out`.
+    pub file: String,
     /// The session.
-    pub session: SessionId,
+    pub session_id: SessionId,
     /// The first line of its task.
     pub prompt: String,
-    /// The different transitions that it took.
+    /// Different transitions that it took.
     pub transitions: usize,
-    /// Those of them that no session that was chosen before took.
+    /// Those that no scenario before it takes.
     pub added: usize,
 }
 
@@ -47,7 +56,7 @@ struct SuiteCandidate {
     prompt: String,
     /// The length of its path.
     steps: usize,
-    taken: BTreeSet<TakenTransition>,
+    taken: HashSet<TakenTransition>,
 }
 
 /// Chooses sessions for a suite: those whose id begins with a text, or whose task, agent, model, status or stop reason
@@ -59,7 +68,7 @@ struct SuiteCandidate {
 pub fn choose_sessions(store: &SessionStore, text: &str) -> Result<ScenarioSuite, JournalError> {
     let mut suite = ScenarioSuite::default();
     // The shortest session of each path.
-    let mut by_path: BTreeMap<Vec<TakenTransition>, SuiteCandidate> = BTreeMap::new();
+    let mut by_path: HashMap<Vec<TakenTransition>, SuiteCandidate> = HashMap::new();
     let rows = SessionIndex::open(store)?.list()?;
     for row in rows.iter().filter(|row| is_asked(row, text)) {
         match row.status {
@@ -88,7 +97,7 @@ fn add_candidate(
     store: &SessionStore,
     row: &SessionRow,
     suite: &mut ScenarioSuite,
-    by_path: &mut BTreeMap<Vec<TakenTransition>, SuiteCandidate>,
+    by_path: &mut HashMap<Vec<TakenTransition>, SuiteCandidate>,
 ) {
     let (mut path, mut is_resumed) = (Vec::new(), false);
     let replayed = store.replay(row.session_id, |history, stored, _| match &stored.content {
@@ -125,7 +134,7 @@ fn add_candidate(
 /// Chooses greedily: each time the candidate that adds the most transitions, and of equal ones the shortest. A chosen one
 /// whose transitions the others take is dropped again.
 fn choose(mut candidates: Vec<SuiteCandidate>, suite: &mut ScenarioSuite) {
-    let (mut covered, mut chosen) = (BTreeSet::new(), Vec::<SuiteCandidate>::new());
+    let (mut covered, mut chosen) = (HashSet::new(), Vec::<SuiteCandidate>::new());
     loop {
         let added = |candidate: &SuiteCandidate| candidate.taken.difference(&covered).count();
         let best = candidates.iter().enumerate().max_by(|(_, one), (_, other)| {
@@ -141,18 +150,19 @@ fn choose(mut candidates: Vec<SuiteCandidate>, suite: &mut ScenarioSuite) {
     let mut index = 0;
     while index < chosen.len() {
         let others = chosen.iter().enumerate().filter(|(other, _)| *other != index);
-        let taken: BTreeSet<_> = others.flat_map(|(_, other)| &other.taken).collect();
+        let taken: HashSet<_> = others.flat_map(|(_, other)| &other.taken).collect();
         match chosen[index].taken.iter().all(|step| taken.contains(step)) {
             true => drop(chosen.remove(index)),
             false => index += 1,
         }
     }
-    let mut covered = BTreeSet::new();
+    let mut covered = HashSet::new();
     for candidate in chosen {
         let before = covered.len();
         covered.extend(candidate.taken.iter().copied());
-        suite.chosen.push(ChosenSession {
-            session: candidate.session,
+        suite.scenarios.push(WrittenScenario {
+            file: format!("{}.toml", candidate.session),
+            session_id: candidate.session,
             prompt: candidate.prompt,
             transitions: candidate.taken.len(),
             added: covered.len() - before,
@@ -176,8 +186,8 @@ mod tests {
     fn added(candidates: Vec<SuiteCandidate>) -> Vec<usize> {
         let mut suite = ScenarioSuite::default();
         choose(candidates, &mut suite);
-        assert_eq!(suite.chosen.iter().map(|one| one.added).sum::<usize>(), suite.transitions);
-        suite.chosen.iter().map(|one| one.added).collect()
+        assert_eq!(suite.scenarios.iter().map(|one| one.added).sum::<usize>(), suite.transitions);
+        suite.scenarios.iter().map(|one| one.added).collect()
     }
 
     #[test]
@@ -196,6 +206,6 @@ mod tests {
         let expected = short.session;
         let mut suite = ScenarioSuite::default();
         choose(vec![long, short], &mut suite);
-        assert_eq!(suite.chosen[0].session, expected);
+        assert_eq!(suite.scenarios[0].session_id, expected);
     }
 }

@@ -10,18 +10,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::fs::{OFlags, statvfs};
 use sha2::{Digest as _, Sha256};
 
-use super::error::{CheckpointError, Context};
+use super::error::CheckpointError;
 use crate::port::lock;
 use crate::types::{Durability, hex};
+use crate::workspace::{IoContext, create_durable_folder, sync_folder};
 
 /// The SHA-256 digest of a content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -160,14 +161,15 @@ impl ContentStore {
     fn add_file(&mut self, name: &Arc<str>, length: u64) -> Result<(), CheckpointError> {
         let path = self.path(name)?;
         let mut options = OpenOptions::new();
-        let file = options.read(true).custom_flags(flags()).open(&path).context("open", &path)?;
+        let file =
+            options.read(true).custom_flags(flags()).open(&path).io_context("open", &path)?;
         let damaged = || CheckpointError::damaged(format!("{} is damaged", path.display()));
         let position = self.files.len();
         let mut end = length;
         while end > 0 {
             let mut footer = [0; FOOTER_BYTES as usize];
             let at = end.checked_sub(FOOTER_BYTES).ok_or_else(damaged)?;
-            file.read_exact_at(&mut footer, at).context("read", &path)?;
+            file.read_exact_at(&mut footer, at).io_context("read", &path)?;
             let (previous, count) = (number(&footer[8..16]), number(&footer[16..]));
             let bytes = count.checked_mul(ENTRY_BYTES).ok_or_else(damaged)?;
             let entries_at = at.checked_sub(bytes).ok_or_else(damaged)?;
@@ -175,7 +177,7 @@ impl ContentStore {
                 return Err(damaged());
             }
             let mut entries = vec![0; usize::try_from(bytes).map_err(|_| damaged())?];
-            file.read_exact_at(&mut entries, entries_at).context("read", &path)?;
+            file.read_exact_at(&mut entries, entries_at).io_context("read", &path)?;
             for entry in entries.chunks_exact(ENTRY_BYTES as usize) {
                 let hash = ContentHash(entry[..32].try_into().map_err(|_| damaged())?);
                 let (offset, length) = (number(&entry[32..40]), number(&entry[40..]));
@@ -205,11 +207,11 @@ impl ContentStore {
         if self.files.iter().any(|file| file.name == *name) || *name == self.own {
             return Ok(());
         }
-        create_folder(&self.folder, self.durability)?;
+        create_durable_folder(&self.folder, self.durability)?;
         let (source, path) = (from.join(&**name), self.path(name)?);
         match fs::hard_link(&source, &path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(error).context("link", &source);
+                Err(error).io_context("link", &source)?;
             }
             _ => {}
         }
@@ -280,7 +282,7 @@ impl ContentStore {
         let path = self.folder.join(&*file.name);
         let too_long = |_| CheckpointError::damaged("a content is longer than the memory");
         let mut content = vec![0; usize::try_from(length).map_err(too_long)?];
-        file.file.read_exact_at(&mut content, offset).context("read", &path)?;
+        file.file.read_exact_at(&mut content, offset).io_context("read", &path)?;
         Ok(content)
     }
 
@@ -297,7 +299,7 @@ impl ContentStore {
         }
         let mut content = vec![0; length];
         let file = batch.file.as_ref().ok_or_else(missing)?;
-        file.read_exact_at(&mut content, offset).context("read", &self.folder)?;
+        file.read_exact_at(&mut content, offset).io_context("read", &self.folder)?;
         Ok(content)
     }
 
@@ -325,21 +327,21 @@ impl ContentStore {
     }
 
     fn begin_batch(&self, batch: &mut Batch) -> Result<(), CheckpointError> {
-        create_folder(&self.folder, self.durability)?;
+        create_durable_folder(&self.folder, self.durability)?;
         let path = self.path(&self.own)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.custom_flags(flags()).open(&path).context("open", &path)?;
+        let file = options.custom_flags(flags()).open(&path).io_context("open", &path)?;
         let own = self.files.iter().find(|file| file.name == self.own);
         let previous = own.map_or(0, |file| file.length);
-        let start = file.metadata().context("inspect", &path)?.len().max(previous);
+        let start = file.metadata().io_context("inspect", &path)?.len().max(previous);
         *batch = Batch { file: Some(file), previous, start, written: start, ..Batch::default() };
         Ok(())
     }
 
     fn flush(&self, batch: &mut Batch) -> Result<(), CheckpointError> {
         let Batch { file: Some(file), written, buffer, .. } = batch else { return Ok(()) };
-        file.write_all_at(buffer, *written).context("write", &self.folder)?;
+        file.write_all_at(buffer, *written).io_context("write", &self.folder)?;
         *written += buffer.len() as u64;
         buffer.clear();
         Ok(())
@@ -372,7 +374,7 @@ impl ContentStore {
 
     fn finish_batch(&mut self, batch: &mut Batch) -> Result<(), CheckpointError> {
         if let (Durability::Full, Some(file)) = (self.durability, &batch.file) {
-            file.sync_data().context("make durable", &self.folder)?;
+            file.sync_data().io_context("make durable", &self.folder)?;
         }
         let Batch { file: Some(file), start, written, entries, .. } = std::mem::take(batch) else {
             return Ok(());
@@ -406,30 +408,6 @@ impl ContentStore {
 
     fn batch(&self) -> MutexGuard<'_, Batch> {
         lock(&self.batch)
-    }
-}
-
-/// Creates a private folder, with those around it.
-pub(super) fn create_folder(path: &Path, durability: Durability) -> Result<(), CheckpointError> {
-    let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.is_dir()).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    created.context("create the folder", path)?;
-    missing
-        .into_iter()
-        .filter_map(Path::parent)
-        .try_for_each(|around| sync_folder(around, durability))
-}
-
-/// Makes the entries of a folder durable.
-pub(super) fn sync_folder(path: &Path, durability: Durability) -> Result<(), CheckpointError> {
-    match durability {
-        Durability::Full => {
-            File::open(path).and_then(|folder| folder.sync_all()).context("make durable", path)
-        }
-        Durability::Os => Ok(()),
     }
 }
 

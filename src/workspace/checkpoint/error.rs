@@ -1,25 +1,18 @@
 //! Errors of checkpoints.
 
-use std::io;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use thiserror::Error;
+
+use crate::workspace::IoError;
 
 /// Why a state could not be recorded, read or restored.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
     /// An I/O error.
-    #[error("could not {operation} {path}: {source}")]
-    Io {
-        /// The operation.
-        operation: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
     /// What is stored is damaged or missing.
     #[error("{0}")]
     Damaged(String),
@@ -51,20 +44,5 @@ pub enum CheckpointError {
 impl CheckpointError {
     pub(super) fn damaged(text: impl Into<String>) -> Self {
         Self::Damaged(text.into())
-    }
-}
-
-/// Adds the operation and the path to an I/O error.
-pub(super) trait Context<T> {
-    fn context(self, operation: &'static str, path: &Path) -> Result<T, CheckpointError>;
-}
-
-impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
-    fn context(self, operation: &'static str, path: &Path) -> Result<T, CheckpointError> {
-        self.map_err(|error| CheckpointError::Io {
-            operation,
-            path: path.to_owned(),
-            source: error.into(),
-        })
     }
 }

@@ -24,15 +24,16 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::content_store::{ContentHash, ContentStore};
-use super::error::{CheckpointError, Context};
+use super::error::CheckpointError;
 use super::restore_log::STAGING_PREFIX;
 use super::scan::{WorkspaceScanner, folder_names, open_folder};
 use super::tree::{PathChange, PathState};
 use crate::port::CancellationToken;
 use crate::types::Durability;
 use crate::workspace::edit_batch::rename_to_new;
-use crate::workspace::open_folder::{copy_entry, open_parent, removal_failure};
+use crate::workspace::open_folder::{copy_entry, is_gone, open_parent, remove_unneeded};
 use crate::workspace::root::WorkspaceRoot;
+use crate::workspace::{IoContext, IoError};
 
 /// Changes files of a workspace to a recorded state.
 #[derive(Debug)]
@@ -210,7 +211,8 @@ impl<'a> Restorer<'a> {
             let staging = match open_folder(root.dir().as_fd(), &name) {
                 Ok(staging) => staging,
                 Err(error) => {
-                    report_stays(root, &name, &error.into());
+                    let path = root.path().join(&name);
+                    log::warn!("could not remove the temporary folder {}: {error}", path.display());
                     continue;
                 }
             };
@@ -338,14 +340,8 @@ fn remove_folder(root: &WorkspaceRoot, name: &OsStr) {
         }
         Ok::<_, io::Error>(unlinkat(root.dir(), name, AtFlags::REMOVEDIR)?)
     };
-    if let Some(error) = removal_failure(remove) {
-        report_stays(root, name, &error);
-    }
-}
-
-fn report_stays(root: &WorkspaceRoot, name: &OsStr, error: &io::Error) {
     let path = root.path().join(name);
-    log::warn!("could not remove the temporary folder {}: {error}", path.display());
+    remove_unneeded(format_args!("the temporary folder {}", path.display()), remove);
 }
 
 impl FileTransition<'_> {
@@ -362,21 +358,21 @@ impl FileTransition<'_> {
             if is_file(&change.before) && !is_file(&change.after) {
                 let (folder, name) = self.folder_of(&change.path)?;
                 move_away(&folder, name, &staging, &staged_name(&change.path))
-                    .context("remove", &change.path)?;
+                    .io_context("remove", &change.path)?;
             }
         }
         // The innermost folders first.
         for change in self.changes.iter().rev() {
             if is_folder(change.before.as_ref()) && !is_folder(change.after.as_ref()) {
                 let (folder, name) = self.folder_of(&change.path)?;
-                unlinkat(&folder, name, AtFlags::REMOVEDIR).context("remove", &change.path)?;
+                unlinkat(&folder, name, AtFlags::REMOVEDIR).io_context("remove", &change.path)?;
                 self.opened.remove(&change.path);
             }
         }
         for change in self.changes {
             if is_folder(change.after.as_ref()) && !is_folder(change.before.as_ref()) {
                 let (folder, name) = self.folder_of(&change.path)?;
-                mkdirat(&folder, name, Mode::RWXU).context("create the folder", &change.path)?;
+                mkdirat(&folder, name, Mode::RWXU).io_context("create the folder", &change.path)?;
                 self.set_owner(&self.open_folder(&change.path)?, None);
             }
             if is_file(&change.after) {
@@ -386,7 +382,7 @@ impl FileTransition<'_> {
                     true => exchange(&staging, &from, &folder, name),
                     false => rename_to_new(&staging, &from, &folder, name),
                 }
-                .context("replace", &change.path)?;
+                .io_context("replace", &change.path)?;
             }
         }
         for change in self.changes {
@@ -396,7 +392,7 @@ impl FileTransition<'_> {
         }
         // The innermost folders first, since one that is not writable may not be entered either.
         for (path, mode) in self.opened.iter().rev() {
-            set_mode(self.open_folder(path)?, *mode).context("change", path)?;
+            set_mode(self.open_folder(path)?, *mode).io_context("change", path)?;
         }
         self.sync_folders()
     }
@@ -405,28 +401,29 @@ impl FileTransition<'_> {
     fn write_contents(&self) -> Result<OwnedFd, CheckpointError> {
         let root = self.root.dir();
         let path = self.root.path().join(self.staging);
-        mkdirat(root, self.staging, Mode::RWXU).context("create the folder", &path)?;
-        let staging = open_folder(root.as_fd(), OsStr::new(self.staging)).context("open", &path)?;
+        mkdirat(root, self.staging, Mode::RWXU).io_context("create the folder", &path)?;
+        let staging =
+            open_folder(root.as_fd(), OsStr::new(self.staging)).io_context("open", &path)?;
         for change in self.changes {
             let name = staged_name(&change.path);
             match &change.after {
                 Some(PathState::Link { target }) => {
-                    symlinkat(target, &staging, &name).context("write", &change.path)?;
+                    symlinkat(target, &staging, &name).io_context("write", &change.path)?;
                 }
                 Some(PathState::File { mode, hash, .. }) => {
                     let content = self.store.get(hash)?;
                     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
                     let part = format!("{name}.part");
                     let file = openat(&staging, &part, flags, Mode::from_raw_mode(0o600));
-                    let mut file = File::from(file.context("write", &change.path)?);
-                    file.write_all(&content).context("write", &change.path)?;
+                    let mut file = File::from(file.io_context("write", &change.path)?);
+                    file.write_all(&content).io_context("write", &change.path)?;
                     self.set_owner(&file, Some(&change.path));
                     let mode = Permissions::from_mode(*mode);
-                    file.set_permissions(mode).context("write", &change.path)?;
+                    file.set_permissions(mode).io_context("write", &change.path)?;
                     if self.durability == Durability::Full {
-                        file.sync_all().context("make durable", &change.path)?;
+                        file.sync_all().io_context("make durable", &change.path)?;
                     }
-                    renameat(&staging, &part, &staging, &name).context("write", &change.path)?;
+                    renameat(&staging, &part, &staging, &name).io_context("write", &change.path)?;
                 }
                 Some(PathState::Folder { .. } | PathState::LeftOut(_)) | None => {}
             }
@@ -458,25 +455,20 @@ impl FileTransition<'_> {
             let folder = match self.open_folder(path) {
                 Ok(folder) => folder,
                 // It is created first.
-                Err(CheckpointError::Io { source, .. })
-                    if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory]
-                        .contains(&source.kind()) =>
-                {
-                    continue;
-                }
-                Err(error) => return Err(error),
+                Err(error) if is_gone(&error.source) => continue,
+                Err(error) => return Err(error.into()),
             };
             let folder = File::from(folder);
-            let mode = folder.metadata().context("inspect", path)?.mode() & 0o7777;
+            let mode = folder.metadata().io_context("inspect", path)?.mode() & 0o7777;
             if mode & OWNER != OWNER && !geteuid().is_root() {
                 self.opened.insert(path.to_owned(), mode);
-                set_mode(folder.into(), mode | OWNER).context("change", path)?;
+                set_mode(folder.into(), mode | OWNER).io_context("change", path)?;
             }
         }
         Ok(())
     }
 
-    fn open_folder(&self, path: &Path) -> Result<OwnedFd, CheckpointError> {
+    fn open_folder(&self, path: &Path) -> Result<OwnedFd, IoError> {
         open_path(self.root, path)
     }
 
@@ -496,7 +488,7 @@ impl FileTransition<'_> {
         for path in folders {
             // One that was removed is an entry of another one.
             if let Ok(folder) = self.open_folder(path) {
-                fsync(&folder).context("make durable", path)?;
+                fsync(&folder).io_context("make durable", path)?;
             }
         }
         Ok(())
@@ -504,11 +496,11 @@ impl FileTransition<'_> {
 }
 
 /// Opens a folder of the workspace without following links.
-fn open_path(root: &WorkspaceRoot, path: &Path) -> Result<OwnedFd, CheckpointError> {
+fn open_path(root: &WorkspaceRoot, path: &Path) -> Result<OwnedFd, IoError> {
     let mut folder =
-        open_folder(root.dir().as_fd(), OsStr::new(".")).context("open", root.path())?;
+        open_folder(root.dir().as_fd(), OsStr::new(".")).io_context("open", root.path())?;
     for name in path {
-        folder = open_folder(folder.as_fd(), name).context("open the folder", path)?;
+        folder = open_folder(folder.as_fd(), name).io_context("open the folder", path)?;
     }
     Ok(folder)
 }

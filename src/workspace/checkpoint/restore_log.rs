@@ -1,21 +1,23 @@
 //! The log of a restore that has begun: what a killed process leaves for the next command.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::content_store::{ContentHash, create_folder, sync_folder};
-use super::error::{CheckpointError, Context};
+use super::content_store::ContentHash;
+use super::error::CheckpointError;
 use super::scan::ScanOptions;
 use crate::port::unique_id;
 use crate::types::Durability;
-use crate::workspace::open_folder::removal_failure;
+use crate::workspace::open_folder::remove_unneeded;
+use crate::workspace::{IoContext, TemporaryFile, create_durable_folder, lock_within, sync_folder};
 
 /// The log of the restores of one workspace. While it is open, no other process restores files there.
 #[derive(Debug)]
@@ -74,17 +76,14 @@ impl RestoreLog {
         workspace: &Path,
         durability: Durability,
     ) -> Result<Option<Self>, CheckpointError> {
-        create_folder(folder, durability)?;
+        create_durable_folder(folder, durability)?;
         let path = log_path(folder, workspace);
         let lock_path = path.with_extension("lock");
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let lock = options.open(&lock_path).context("open", &lock_path)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Some(Self { path, durability, _lock: lock })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error).context("lock", &lock_path),
-        }
+        let lock = options.open(&lock_path).io_context("open", &lock_path)?;
+        let is_free = lock_within(&lock, Duration::ZERO).io_context("lock", &lock_path)?;
+        Ok(is_free.then_some(Self { path, durability, _lock: lock }))
     }
 
     /// Returns what a written restore survives.
@@ -103,7 +102,7 @@ impl RestoreLog {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             opened => opened
                 .and_then(|mut file| file.read_to_string(&mut text))
-                .context("read", &self.path)?,
+                .io_context("read", &self.path)?,
         };
         let parsed = serde_json::from_str(&text);
         parsed.map(Some).map_err(|error| {
@@ -118,24 +117,17 @@ impl RestoreLog {
     /// Fails on an I/O error; nothing was written then.
     pub fn begin(&self, restore: &PendingRestore) -> Result<(), CheckpointError> {
         let temporary = self.path.with_extension("new");
+        // Left by a killed process.
+        let _ = fs::remove_file(&temporary);
         let write = || {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600);
-            let mut file = options.open(&temporary)?;
-            file.write_all(&serde_json::to_vec(restore)?)?;
-            if self.durability == Durability::Full {
-                file.sync_all()?;
-            }
-            fs::rename(&temporary, &self.path)
+            let new = TemporaryFile::create(temporary, 0o600)?;
+            new.file().write_all(&serde_json::to_vec(restore)?)?;
+            new.publish(&self.path, self.durability)
         };
-        let begun = write().context("write", &self.path).and_then(|()| self.sync());
-        begun.inspect_err(|_| {
-            for path in [&temporary, &self.path] {
-                if let Some(error) = removal_failure(|| fs::remove_file(path)) {
-                    log::warn!("could not remove {}: {error}", path.display());
-                }
-            }
-        })
+        let begun = write().inspect_err(|_| {
+            remove_unneeded(self.path.display(), || fs::remove_file(&self.path));
+        });
+        Ok(begun.io_context("write", &self.path)?)
     }
 
     /// Writes that the restore is complete.
@@ -146,14 +138,10 @@ impl RestoreLog {
     pub fn finish(&self) -> Result<(), CheckpointError> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).context("remove", &self.path)
+                Ok(Err(error).io_context("remove", &self.path)?)
             }
-            _ => self.sync(),
+            _ => Ok(sync_folder(self.path.parent().unwrap_or(Path::new(".")), self.durability)?),
         }
-    }
-
-    fn sync(&self) -> Result<(), CheckpointError> {
-        self.path.parent().map_or(Ok(()), |folder| sync_folder(folder, self.durability))
     }
 }
 

@@ -24,9 +24,10 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::content_store::{ContentHash, ContentStore};
-use super::error::{CheckpointError, Context};
+use super::error::CheckpointError;
 use super::tree::{RecordedNode, SkipReason, SkippedEntry, encode};
 use crate::port::CancellationToken;
+use crate::workspace::IoContext;
 use crate::workspace::edit_batch::is_leftover_name;
 use crate::workspace::generated_folders::is_generated_among;
 use crate::workspace::index::VERSION_CONTROL_FOLDERS;
@@ -338,8 +339,9 @@ impl WorkspaceScanner {
         }
         let pool = self.pool.as_ref().filter(|_| is_parallel);
         let path = self.root.path();
-        let folder = open_folder(self.root.dir().as_fd(), OsStr::new(".")).context("read", path)?;
-        let stat = fstat(&folder).context("read", path)?;
+        let folder =
+            open_folder(self.root.dir().as_fd(), OsStr::new(".")).io_context("read", path)?;
+        let stat = fstat(&folder).io_context("read", path)?;
         let scan = Scan {
             scanner: self,
             store,
@@ -353,7 +355,7 @@ impl WorkspaceScanner {
             begun: Instant::now(),
         };
         let old = self.state.as_ref();
-        let names = folder_names(&folder).context("list", path)?;
+        let names = folder_names(&folder).io_context("list", path)?;
         let mode = FileStat::new(&stat).mode;
         let work = || scan.folder(&folder, &names, Path::new(""), mode, old, 0);
         let state = match pool {
@@ -614,7 +616,8 @@ impl Scan<'_> {
     ) -> Result<NodeState, CheckpointError> {
         match error {
             Errno::MFILE | Errno::NFILE | Errno::NOMEM => {
-                Err(error).context(operation, &self.scanner.root.path().join(folder).join(name))
+                let path = self.scanner.root.path().join(folder).join(name);
+                Ok(Err(error).io_context(operation, &path)?)
             }
             _ => {
                 let path = folder.join(name);

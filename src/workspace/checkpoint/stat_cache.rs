@@ -3,10 +3,9 @@
 #![allow(clippy::cast_possible_truncation)] // of lengths that are short, or checked
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +14,8 @@ use super::scan::{
     EntryState, FileStat, FolderState, NodeState, ScanOptions, ScanTotals, WorkspaceScanner,
 };
 use super::tree::{RecordReader, write_skipped, write_text};
+use crate::types::Durability;
+use crate::workspace::{create_private_folder, replace_file};
 
 /// The cache of one workspace, recorded with these options.
 #[derive(Clone, Debug)]
@@ -100,11 +101,8 @@ impl StatCache {
         let digest = ContentHash::of(&out);
         out.extend_from_slice(&digest.0);
         let parent = self.path.parent().unwrap_or(Path::new("."));
-        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
-        let mut file = tempfile::NamedTempFile::new_in(parent)?;
-        file.write_all(&out)?;
-        file.persist(&self.path)?;
-        Ok(())
+        create_private_folder(parent)?;
+        replace_file(&self.path, &out, Durability::Os)
     }
 }
 
@@ -115,8 +113,7 @@ fn share_contents(
     state: &FolderState,
     store: &mut ContentStore,
 ) {
-    let opened =
-        ContentStore::open(folder.to_owned(), "none", lengths, crate::types::Durability::Os);
+    let opened = ContentStore::open(folder.to_owned(), "none", lengths, Durability::Os);
     let Ok(other) = opened else { return };
     let mut used = Vec::new();
     state.contents(&mut |hash| used.push(hash));

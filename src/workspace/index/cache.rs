@@ -1,17 +1,17 @@
 //! Stores an index between runs, in the user's cache folder.
 
-use std::fs::{DirBuilder, File};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
 use super::{IndexSettings, WorkspaceIndex};
+use crate::types::Durability;
 use crate::workspace::root::WorkspaceRoot;
-use crate::workspace::sha256;
+use crate::workspace::{create_private_folder, replace_file, sha256};
 
 /// The cache file of one workspace with these settings.
 pub(super) struct IndexCache {
@@ -65,12 +65,10 @@ impl IndexCache {
 
     fn try_write(&self, index: &WorkspaceIndex) -> io::Result<()> {
         // The folder of the state, if it is made here, is closed to others as well.
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        create_private_folder(&self.folder)?;
         let stored = StoredIndex { created_at: unix_time(), index: index.clone() };
-        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
-        file.write_all(&serde_json::to_vec(&stored)?)?;
-        file.persist(self.folder.join(&self.name))?;
-        Ok(())
+        let path = self.folder.join(&self.name);
+        replace_file(&path, &serde_json::to_vec(&stored)?, Durability::Os)
     }
 }
 

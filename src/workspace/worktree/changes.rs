@@ -13,6 +13,7 @@ use super::git::{GitTree, path_of};
 use super::tree_copy::{EntryContent, TreeManifest, open_tree};
 use crate::types::hex;
 use crate::workspace::open_folder::{open_file, open_parent};
+use crate::workspace::{IoContext, IoError};
 
 /// What was done in a worktree since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,7 +98,7 @@ pub(super) fn git_state(
     let path = tree.git_dir().join("modules");
     let modules = match fs::read_dir(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        modules => modules.map_err(WorktreeError::io("read", &path))?.next().is_some(),
+        modules => modules.io_context("read", &path)?.next().is_some(),
     };
     hash.update([u8::from(modules)]);
     let args = [
@@ -126,7 +127,7 @@ pub(super) fn git_state(
         };
         let path = path_of(path);
         hash.update(line);
-        let entry = EntryContent::read(&top, &path).map_err(WorktreeError::io("read", &path))?;
+        let entry = EntryContent::read(&top, &path).io_context("read", &path)?;
         hash.update(entry.digest());
         if line[0] == b'?' {
             untracked.push(path.clone());
@@ -173,21 +174,17 @@ pub(super) fn git_changes(
 
 /// Returns the id of a tree with the files of a work tree, without those that git ignores. The index stays as it is.
 pub(super) fn snapshot(tree: &GitTree, lock: &File) -> Result<String, WorktreeError> {
-    let failed = || WorktreeError::io("write", tree.git_dir());
     let copy = tempfile::Builder::new().prefix("index-").tempfile_in(tree.git_dir());
-    let copy = copy.map_err(failed())?.into_temp_path();
+    let copy = copy.io_context("write", tree.git_dir())?.into_temp_path();
     // With what git knows of unchanged files, it does not read them again.
     // Commands write there, too, and may put a link or a pipe in its place.
-    let index = open_tree(tree.git_dir()).map(|folder| open_file(&folder, OsStr::new("index")))?;
-    match index {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::remove_file(&copy).map_err(failed())?;
-        }
-        index => {
-            let mut file = File::options().write(true).open(&copy).map_err(failed())?;
-            io::copy(&mut index.map_err(failed())?, &mut file).map_err(failed())?;
-        }
-    }
+    let copied = match open_file(&open_tree(tree.git_dir())?, OsStr::new("index")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::remove_file(&copy),
+        index => index.and_then(|mut index| {
+            io::copy(&mut index, &mut File::options().write(true).open(&copy)?).map(drop)
+        }),
+    };
+    copied.io_context("write", tree.git_dir())?;
     let tree = tree.with_index(&copy);
     if let Some(folder) = tree.work_tree() {
         reveal_files(&tree, folder, lock)?;
@@ -222,8 +219,8 @@ fn count_lines(top: &Dir, path: &Path) -> io::Result<u64> {
 pub(super) fn copy_state(
     folder: &Path,
     before: &TreeManifest,
-) -> Result<(String, WorktreeChanges), WorktreeError> {
-    let now = TreeManifest::of(&open_tree(folder)?).map_err(WorktreeError::io("read", folder))?;
+) -> Result<(String, WorktreeChanges), IoError> {
+    let now = TreeManifest::of(&open_tree(folder)?).io_context("read", folder)?;
     let uncommitted = before.changes_to(&now);
     let files = uncommitted.len() as u64;
     Ok((now.digest(), WorktreeChanges { files, uncommitted, ..WorktreeChanges::default() }))

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::port::unique_id;
 use crate::workspace::open_folder::{copy_entry, create_below, open_parent, real_path};
+use crate::workspace::{IoContext, IoError, create_private_folder};
 
 /// A worktree to make.
 #[derive(Clone, Copy)]
@@ -117,7 +118,7 @@ impl Worktrees {
         confined: &dyn ConfinedGit,
     ) -> Result<Worktree, WorktreeError> {
         let named = request.workspace;
-        let workspace = named.canonicalize().map_err(WorktreeError::io("open", named))?;
+        let workspace = named.canonicalize().io_context("open", named)?;
         let request = WorktreeRequest { workspace: &workspace, ..*request };
         if let WorktreeName::Given(name) = request.name
             && !is_name(name)
@@ -272,16 +273,14 @@ fn has_branch(main: &GitTree, name: &str) -> Result<bool, WorktreeError> {
 }
 
 /// Claims the record of a worktree; `None` if it is taken.
-fn claim_record(project: &Path, folder: &Path) -> Result<Option<LockedRecord>, WorktreeError> {
+fn claim_record(project: &Path, folder: &Path) -> Result<Option<LockedRecord>, IoError> {
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(project);
-        made.map_err(WorktreeError::io("create", project))?;
+        create_private_folder(project).io_context("create", project)?;
         match LockedRecord::claim(&record_path(folder)) {
             // Another process removes the folder when its last worktree is gone.
-            Err(WorktreeError::Io { source, .. })
-                if source.kind() == io::ErrorKind::NotFound && attempts < NAME_ATTEMPTS => {}
+            Err(error) if error.is_missing() && attempts < NAME_ATTEMPTS => {}
             claimed => return claimed,
         }
     }
@@ -332,8 +331,8 @@ impl NewWorktree<'_> {
                 }
             }
         }
-        let failed = WorktreeError::io("read", &self.folder);
-        let manifest = TreeManifest::of(&open_tree(&self.folder)?).map_err(failed)?;
+        let manifest =
+            TreeManifest::of(&open_tree(&self.folder)?).io_context("read", &self.folder)?;
         write_manifest(&self.folder, base.as_ref().unwrap_or(&manifest))?;
         Ok(manifest.digest())
     }
@@ -342,7 +341,7 @@ impl NewWorktree<'_> {
     fn write_recorded(&self, recorded: RecordedFiles<'_>) -> Result<(), WorktreeError> {
         let workspace = self.folder.join(&self.record.subfolder);
         let made = fs::create_dir_all(&workspace);
-        made.map_err(WorktreeError::io("create", &workspace))?;
+        made.io_context("create", &workspace)?;
         recorded.writer.write(&workspace).map_err(WorktreeError::Recorded)
     }
 
@@ -437,7 +436,7 @@ impl NewWorktree<'_> {
             if kind_at(&top, path).is_none_or(|kind| kind.is_dir())
                 && let Ok((folder, name)) = open_parent(&folder, path)
             {
-                remove_entry(&folder, name).map_err(WorktreeError::io("remove", path))?;
+                remove_entry(&folder, name).io_context("remove", path)?;
             }
         }
         copy_entries(&top, &folder, &paths)?;
@@ -454,9 +453,9 @@ impl NewWorktree<'_> {
             }
             copy_entries(&folder, &open_tree(&carried)?, paths)?;
         }
-        let failed = WorktreeError::io("read", &self.folder);
-        let manifest = TreeManifest::of_paths(&folder, paths.iter().cloned()).map_err(failed)?;
-        write_manifest(&self.folder, &manifest)
+        let manifest = TreeManifest::of_paths(&folder, paths.iter().cloned())
+            .io_context("read", &self.folder)?;
+        Ok(write_manifest(&self.folder, &manifest)?)
     }
 }
 
@@ -515,7 +514,7 @@ fn kind_at(top: &Dir, path: &Path) -> Option<FileType> {
 
 /// Copies the files and links among these paths to another folder. What is in their place, or in that of their folders,
 /// is removed.
-fn copy_entries(from: &Dir, to: &Dir, paths: &BTreeSet<PathBuf>) -> Result<(), WorktreeError> {
+fn copy_entries(from: &Dir, to: &Dir, paths: &BTreeSet<PathBuf>) -> Result<(), IoError> {
     for path in paths {
         if kind_at(from, path).is_none_or(|kind| kind.is_dir()) {
             continue;
@@ -525,7 +524,7 @@ fn copy_entries(from: &Dir, to: &Dir, paths: &BTreeSet<PathBuf>) -> Result<(), W
             remove_entry(&target, name)?;
             copy_entry(&source, name, &target, name)
         });
-        copied.map_err(WorktreeError::io("copy", path))?;
+        copied.io_context("copy", path)?;
     }
     Ok(())
 }
@@ -545,11 +544,10 @@ fn make_parent(top: &Dir, path: &Path) -> io::Result<Dir> {
     Ok(folder)
 }
 
-fn write_manifest(folder: &Path, manifest: &TreeManifest) -> Result<(), WorktreeError> {
+fn write_manifest(folder: &Path, manifest: &TreeManifest) -> Result<(), IoError> {
     let path = folder.with_extension(MANIFEST_EXTENSION);
-    let failed = WorktreeError::io("write", &path);
     let text = serde_json::to_vec(manifest).map_err(io::Error::from);
-    text.and_then(|text| fs::write(&path, text)).map_err(failed)
+    text.and_then(|text| fs::write(&path, text)).io_context("write", &path)
 }
 
 /// Returns whether a folder does not exist or has nothing in it.
@@ -557,9 +555,9 @@ fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
 }
 
-fn create_folder(folder: &Path) -> Result<(), WorktreeError> {
+fn create_folder(folder: &Path) -> Result<(), IoError> {
     let made = DirBuilder::new().mode(0o700).create(folder);
-    made.map_err(WorktreeError::io("create", folder))
+    made.io_context("create", folder)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Why an isolated workspace can't be made, used, merged or removed.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use thiserror::Error;
+
+use crate::workspace::IoError;
 
 /// Why an isolated workspace can't be made, used, merged or removed.
 #[derive(Debug, Error)]
@@ -105,15 +106,8 @@ pub enum WorktreeError {
         message: String,
     },
     /// The system reported an error.
-    #[error("could not {action} {}: {source}", .path.display())]
-    Io {
-        /// The failed action.
-        action: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
 }
 
 /// Returns what a merge with conflicts has changed.
@@ -143,19 +137,11 @@ impl WorktreeError {
         }
     }
 
-    /// Returns a function that adds the action and the path to an error of the system.
-    pub(super) fn io<'a>(
-        action: &'static str,
-        path: &'a Path,
-    ) -> impl FnOnce(io::Error) -> Self + 'a {
-        move |source| Self::Io { action, path: path.to_owned(), source }
-    }
-
     /// Returns whether the user can fix it. Otherwise it is a failure of the system.
     pub fn is_user_error(&self) -> bool {
         !matches!(
             self,
-            Self::Git { .. } | Self::Io { .. } | Self::Recorded(_) | Self::UnfinishedMerge { .. }
+            Self::Git { .. } | Self::Io(_) | Self::Recorded(_) | Self::UnfinishedMerge { .. }
         )
     }
 }

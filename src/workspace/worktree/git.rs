@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::error::WorktreeError;
+use crate::workspace::IoContext;
 
 /// Settings that no repository may change.
 const SAFE_SETTINGS: [(&str, &str); 16] = [
@@ -157,10 +158,9 @@ impl GitTree {
         lock: Option<&File>,
     ) -> Result<(Option<i32>, Vec<u8>, String), WorktreeError> {
         let program = &self.program.program;
-        let unstarted = |source| WorktreeError::Io { action: "run", path: program.clone(), source };
         let mut command = self.command(args);
         // A file that is locked stays locked as long as any process has it open.
-        let held = lock.map(File::try_clone).transpose().map_err(unstarted)?;
+        let held = lock.map(File::try_clone).transpose().io_context("run", program)?;
         match (input, held) {
             (Some(_), Some(held)) => {
                 command.stdin(Stdio::piped()).stdout(held);
@@ -175,12 +175,12 @@ impl GitTree {
                 command.stdin(Stdio::null()).stdout(Stdio::piped());
             }
         }
-        let mut child = command.stderr(Stdio::piped()).spawn().map_err(unstarted)?;
+        let mut child = command.stderr(Stdio::piped()).spawn().io_context("run", program)?;
         if let (Some(input), Some(mut pipe)) = (input, child.stdin.take()) {
             // Git reports why it has not read everything.
             let _ = pipe.write_all(input);
         }
-        let output = child.wait_with_output().map_err(unstarted)?;
+        let output = child.wait_with_output().io_context("run", program)?;
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
         Ok((output.status.code(), output.stdout, messages))
     }

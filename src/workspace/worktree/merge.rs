@@ -24,6 +24,7 @@ use super::{
 };
 use crate::types::FileChange;
 use crate::workspace::open_folder::{create_below, open_below, open_parent, twice};
+use crate::workspace::{IoContext, IoError};
 
 /// How a worktree was merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -243,11 +244,8 @@ impl Worktrees {
         let is_forward = may_forward && state.uncommitted.is_empty() && base == head && tip != head;
         let recorded = record.repository.as_ref().map(|found| found.base.clone());
         let base = if base.is_empty() { recorded.unwrap_or_default() } else { base };
-        let files = branch_files(tree, &main, folder, state, &base);
-        let BranchFiles { mut files, submodules, hidden } = files.map_err(|error| match error {
-            BranchError::Conflict(why) => refused(why),
-            BranchError::Other(error) => error,
-        })?;
+        let BranchFiles { mut files, submodules, hidden } =
+            branch_files(tree, &main, folder, state, &base, refused)?;
         let is_forward = is_forward
             && files.iter().all(MergedFile::is_free)
             && (hidden.is_empty() || are_hidden(&main, &top, &hidden)?);
@@ -296,7 +294,7 @@ impl Forward {
         if let (Some(top), false) = (main.work_tree(), submodules.is_empty()) {
             let top = open_tree(top)?;
             for path in submodules {
-                create_below(&top, path).map_err(WorktreeError::io("create", path))?;
+                create_below(&top, path).io_context("create", path)?;
             }
         }
         // What the user has staged beside it stays staged.
@@ -326,7 +324,7 @@ impl Forward {
 
 impl Worktree {
     /// Removes the temporary files that earlier merges have left in the user's tree.
-    fn remove_leftovers(&mut self) -> Result<(), WorktreeError> {
+    fn remove_leftovers(&mut self) -> Result<(), IoError> {
         let count = self.record.leftovers.len();
         remove_temporary(&mut self.record.leftovers);
         match self.record.leftovers.len() == count {
@@ -353,7 +351,7 @@ impl Worktree {
             self.keep_tip()?;
         }
         self.locked.write(&self.record)?;
-        MergeLog::remove(&self.folder)
+        Ok(MergeLog::remove(&self.folder)?)
     }
 }
 
@@ -383,18 +381,6 @@ fn join_some(names: impl Iterator<Item = String>) -> String {
     match names.len().saturating_sub(MAX_NAMES) {
         0 => names.join(", "),
         more => format!("{} and {more} more", names[..MAX_NAMES].join(", ")),
-    }
-}
-
-/// Why the changes of a branch can't be determined.
-enum BranchError {
-    Conflict(String),
-    Other(WorktreeError),
-}
-
-impl From<WorktreeError> for BranchError {
-    fn from(error: WorktreeError) -> Self {
-        Self::Other(error)
     }
 }
 
@@ -436,7 +422,8 @@ fn branch_files(
     folder: &Path,
     state: &WorktreeState,
     base: &str,
-) -> Result<BranchFiles, BranchError> {
+    refused: impl Fn(String) -> WorktreeError,
+) -> Result<BranchFiles, WorktreeError> {
     let diff = ["diff-index", "-z", "--no-renames", "--ignore-submodules=dirty"];
     let theirs = raw_changes(&tree.query(&[&diff[..], &[base]].concat())?);
     let ours = raw_changes(&main.query(&[&diff[..], &[base]].concat())?);
@@ -458,10 +445,7 @@ fn branch_files(
             continue;
         }
         if change.is_submodule {
-            return Err(BranchError::Conflict(format!(
-                "{}: a submodule has changed",
-                path.display()
-            )));
+            return Err(refused(format!("{}: a submodule has changed", path.display())));
         }
         let base = match &change.old {
             None => BaseContent::Absent,
@@ -475,7 +459,7 @@ fn branch_files(
         let entry = read(&top, path)?;
         if entry == EntryContent::Other {
             let why = format!("{}: a repository in the worktree can't be merged", path.display());
-            return Err(BranchError::Conflict(why));
+            return Err(refused(why));
         }
         files.push(MergedFile { path: path.clone(), base: BaseContent::Absent, theirs: entry });
     }
@@ -531,12 +515,12 @@ fn raw_changes(diff: &[u8]) -> BTreeMap<PathBuf, RawChange> {
     changes
 }
 
-fn read(top: &Dir, path: &Path) -> Result<EntryContent, WorktreeError> {
-    EntryContent::read(top, path).map_err(WorktreeError::io("read", path))
+fn read(top: &Dir, path: &Path) -> Result<EntryContent, IoError> {
+    EntryContent::read(top, path).io_context("read", path)
 }
 
 /// Reads what was a file or a link of a worktree: it is gone if a folder is in its place, or a link in that of its folder.
-fn read_theirs(top: &Dir, path: &Path) -> Result<EntryContent, WorktreeError> {
+fn read_theirs(top: &Dir, path: &Path) -> Result<EntryContent, IoError> {
     let is_folder = open_below(top, path).is_ok();
     if is_folder { Ok(EntryContent::Absent) } else { read(top, path) }
 }
@@ -544,7 +528,7 @@ fn read_theirs(top: &Dir, path: &Path) -> Result<EntryContent, WorktreeError> {
 fn merge_copy(record: &WorktreeRecord, folder: &Path) -> Result<MergePlan, WorktreeError> {
     let before = read_manifest(folder)?;
     let top = open_tree(folder)?;
-    let now = TreeManifest::of(&top).map_err(WorktreeError::io("read", folder))?;
+    let now = TreeManifest::of(&top).io_context("read", folder)?;
     let files = before.changes_to(&now).into_iter().map(|path| {
         let base = match before.entry(&path) {
             None => BaseContent::Absent,
@@ -599,11 +583,10 @@ fn plan(
 }
 
 /// Returns whether a path is a folder of the user in which everything is to be removed.
-fn is_emptied(top: &Dir, path: &Path, gone: &BTreeSet<PathBuf>) -> Result<bool, WorktreeError> {
+fn is_emptied(top: &Dir, path: &Path, gone: &BTreeSet<PathBuf>) -> Result<bool, IoError> {
     let Ok(folder) = open_below(top, path) else { return Ok(false) };
-    let failed = || WorktreeError::io("read", path);
-    for entry in folder.entries().map_err(failed())? {
-        let below = path.join(entry.map_err(failed())?.file_name());
+    for entry in folder.entries().io_context("read", path)? {
+        let below = path.join(entry.io_context("read", path)?.file_name());
         if !gone.contains(&below) && !is_emptied(top, &below, gone)? {
             return Ok(false);
         }
@@ -693,12 +676,12 @@ fn merge_text(
     ours: &[u8],
     theirs: &[u8],
 ) -> Result<Result<Vec<u8>, String>, WorktreeError> {
-    let folder = tempfile::tempdir().map_err(WorktreeError::io("create", Path::new("a folder")))?;
+    let folder = tempfile::tempdir().io_context("create", Path::new("a folder"))?;
     let mut args = vec!["merge-file".to_owned(), "-p".to_owned()];
     args.extend(["-L", "yours", "-L", "before", "-L", "worktree"].map(str::to_owned));
     for (name, content) in [("ours", ours), ("base", base), ("theirs", theirs)] {
         let path = folder.path().join(name);
-        fs::write(&path, content).map_err(WorktreeError::io("write", &path))?;
+        fs::write(&path, content).io_context("write", &path)?;
         args.push(path.to_string_lossy().into_owned());
     }
     let args: Vec<&str> = args.iter().map(String::as_str).collect();

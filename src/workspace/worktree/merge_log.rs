@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,18 +16,20 @@ use serde::{Deserialize, Serialize};
 
 use super::MERGE_EXTENSION;
 use super::error::WorktreeError;
-use super::tree_copy::{EntryContent, is_gone, remove_all, remove_entry};
-use crate::types::{FileAction, FileChange};
+use super::git::path_of;
+use super::tree_copy::{EntryContent, remove_all, remove_entry};
+use crate::types::{Durability, FileAction, FileChange};
 use crate::workspace::edit_batch::{
     BatchedChange, apply_changes, is_leftover_name, leftover_path, rename_to_new, sha256,
     temp_file_name,
 };
 use crate::workspace::error::FileError;
 use crate::workspace::open_folder::{
-    create_below, open_below, open_canonical_parent, open_parent, twice,
+    create_below, open_below, open_canonical_parent, open_parent, remove_unneeded, twice,
 };
 use crate::workspace::path::RelPath;
 use crate::workspace::root::WorkspaceRoot;
+use crate::workspace::{IoContext, IoError, TemporaryFile};
 
 /// A merge that is decided.
 pub(super) struct MergeLog {
@@ -188,48 +190,43 @@ pub(super) fn remove_temporary(paths: &mut Vec<PathBuf>) {
                 false => Ok(()),
             }
         };
-        let failed = twice(remove).err().filter(|error| !is_gone(error));
-        if let Some(error) = &failed {
-            log::warn!("could not remove the temporary file {}: {error}", path.display());
-        }
-        failed.is_some()
+        !remove_unneeded(format_args!("the temporary file {}", path.display()), remove)
     });
 }
 
 impl MergeLog {
     /// Returns the merge of a worktree that is decided and was not completed.
-    pub(super) fn load(worktree: &Path) -> Result<Option<Self>, WorktreeError> {
+    pub(super) fn load(worktree: &Path) -> Result<Option<Self>, IoError> {
         let folder = worktree.with_extension(MERGE_EXTENSION);
         let path = folder.join(LOG);
         if !path.exists() {
             return Ok(None);
         }
-        let failed = WorktreeError::io("read", &path);
-        let read = (|| {
+        let read = || {
             let stored: StoredMerge = serde_json::from_slice(&fs::read(&path)?)?;
             let files = stored.files.into_iter().enumerate().map(|(index, stored)| {
                 let after = match stored.after {
                     StoredEntry::Absent => EntryContent::Absent,
-                    StoredEntry::Link(target) => EntryContent::Link(path_of(target)),
+                    StoredEntry::Link(target) => EntryContent::Link(path_of(&target)),
                     StoredEntry::File { executable } => {
                         let content = fs::read(folder.join(index.to_string()))?;
                         EntryContent::File(content, executable)
                     }
                 };
                 let StoredChange { path, before, replaced, change, .. } = stored;
-                Ok(PlannedChange { path: path_of(path), before, replaced, after, change })
+                Ok(PlannedChange { path: path_of(&path), before, replaced, after, change })
             });
             let files = files.collect::<io::Result<_>>()?;
-            Ok(Self { digest: stored.digest, top: path_of(stored.top), files })
-        })();
-        read.map(Some).map_err(failed)
+            io::Result::Ok(Self { digest: stored.digest, top: path_of(&stored.top), files })
+        };
+        read().map(Some).io_context("read", &path)
     }
 
     /// Stores it; it is decided when this returns.
-    pub(super) fn store(&self, worktree: &Path) -> Result<(), WorktreeError> {
+    pub(super) fn store(&self, worktree: &Path) -> Result<(), IoError> {
         let folder = worktree.with_extension(MERGE_EXTENSION);
         remove_all(&folder)?;
-        let written = (|| {
+        let write = || {
             DirBuilder::new().mode(0o700).create(&folder)?;
             for (index, file) in self.files.iter().enumerate() {
                 if let EntryContent::File(content, _) = &file.after {
@@ -256,16 +253,16 @@ impl MergeLog {
                 top: self.top.as_os_str().as_bytes().to_vec(),
                 files: files.collect(),
             };
-            let unfinished = folder.join("new");
-            write_synced(&unfinished, &serde_json::to_vec(&stored)?)?;
-            fs::rename(&unfinished, folder.join(LOG))?;
-            File::open(&folder)?.sync_all()
-        })();
-        written.map_err(WorktreeError::io("write", &folder))
+            // Its permissions are those of new files.
+            let log = TemporaryFile::create(folder.join("new"), 0o666)?;
+            log.file().write_all(&serde_json::to_vec(&stored)?)?;
+            log.publish(&folder.join(LOG), Durability::Full)
+        };
+        write().io_context("write", &folder)
     }
 
     /// Removes what is stored of it.
-    pub(super) fn remove(worktree: &Path) -> Result<(), WorktreeError> {
+    pub(super) fn remove(worktree: &Path) -> Result<(), IoError> {
         let folder = worktree.with_extension(MERGE_EXTENSION);
         // What is left of it without this is no merge.
         let _ = fs::remove_file(folder.join(LOG));
@@ -307,7 +304,7 @@ impl MergeLog {
         for file in &self.files {
             let path = self.top.join(&file.path);
             let ours = EntryContent::read(root.dir(), &file.path);
-            let ours = ours.map_err(WorktreeError::io("read", &path))?;
+            let ours = ours.io_context("read", &path)?;
             left.extend(file.leftovers(&ours).map(|left| self.top.join(left)));
             let digest = ours.digest();
             // A link is removed before it is replaced.
@@ -343,8 +340,8 @@ impl MergeLog {
     }
 
     /// Opens the tree that is changed. It stays the same one, whatever commands do with its path meanwhile.
-    fn open_top(&self) -> Result<WorkspaceRoot, WorktreeError> {
-        WorkspaceRoot::open_without_links(&self.top).map_err(WorktreeError::io("open", &self.top))
+    fn open_top(&self) -> Result<WorkspaceRoot, IoError> {
+        WorkspaceRoot::open_without_links(&self.top).io_context("open", &self.top)
     }
 
     /// Returns whether a change is not of a file alone: a link, or a folder in the place of a file.
@@ -473,10 +470,6 @@ fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     file.write_all(content)?;
     file.sync_all()
-}
-
-fn path_of(bytes: Vec<u8>) -> PathBuf {
-    std::ffi::OsString::from_vec(bytes).into()
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ pub(crate) use self::repository::named_folder;
 use self::tree_copy::TreeManifest;
 use crate::types::{FileChange, hex, pluralize};
 use crate::workspace::open_folder::real_path;
+use crate::workspace::{IoContext, IoError};
 
 /// The folder of all worktrees, in that for state.
 const WORKTREE_FOLDER: &str = "worktrees";
@@ -214,7 +215,7 @@ impl Worktrees {
     ///
     /// Fails if git does.
     pub fn is_tracked(&self, folder: &Path) -> Result<bool, WorktreeError> {
-        let folder = folder.canonicalize().map_err(WorktreeError::io("open", folder))?;
+        let folder = folder.canonicalize().io_context("open", folder)?;
         let Some(found) = Repository::find(&folder) else { return Ok(false) };
         let Some(name) = found.subfolder.to_str() else { return Ok(false) };
         let listed = self.main_tree(&folder)?.query(&[
@@ -233,7 +234,7 @@ impl Worktrees {
     /// Fails if it is not, and if git fails.
     pub fn check_subfolder(&self, workspace: &Path, commit: &str) -> Result<(), WorktreeError> {
         let tree = self.main_tree(workspace)?;
-        let folder = workspace.canonicalize().map_err(WorktreeError::io("open", workspace))?;
+        let folder = workspace.canonicalize().io_context("open", workspace)?;
         let subfolder = Repository::find(&folder).map(|found| found.subfolder).unwrap_or_default();
         // Git takes the names of objects as text; making the worktree checks the others.
         let Some(name) = subfolder.to_str() else { return Ok(()) };
@@ -260,7 +261,7 @@ impl Worktrees {
 
     /// Returns the work tree of the user that a workspace is in.
     fn main_tree(&self, workspace: &Path) -> Result<GitTree, WorktreeError> {
-        let workspace = workspace.canonicalize().map_err(WorktreeError::io("open", workspace))?;
+        let workspace = workspace.canonicalize().io_context("open", workspace)?;
         let repository = Repository::find(&workspace)
             .ok_or_else(|| WorktreeError::NoRepository(workspace.clone()))?;
         let git = self.git.as_ref().ok_or_else(|| WorktreeError::NoGit(workspace.clone()))?;
@@ -468,7 +469,7 @@ impl Worktree {
     pub fn keep_for(mut self, session: String) -> Result<(), WorktreeError> {
         self.record.session = Some(session);
         self.record.phase = WorktreePhase::Kept;
-        self.locked.write(&self.record)
+        Ok(self.locked.write(&self.record)?)
     }
 
     /// Stores the files in the repository, and returns the id of their tree; `None` for a copy of a folder without git.
@@ -499,7 +500,7 @@ impl Worktree {
     pub fn use_for(&mut self, session: Option<String>) -> Result<(), WorktreeError> {
         self.record.session = session.or(self.record.session.take());
         self.record.phase = WorktreePhase::InUse;
-        self.locked.write(&self.record)
+        Ok(self.locked.write(&self.record)?)
     }
 
     /// Stores which session of a batch works in it, and the folder of the batch, which continues the session.
@@ -580,8 +581,8 @@ fn record_path(folder: &Path) -> PathBuf {
     folder.with_extension(RECORD_EXTENSION)
 }
 
-fn read_manifest(folder: &Path) -> Result<TreeManifest, WorktreeError> {
+fn read_manifest(folder: &Path) -> Result<TreeManifest, IoError> {
     let path = folder.with_extension(MANIFEST_EXTENSION);
-    let text = fs::read(&path).map_err(WorktreeError::io("read", &path))?;
-    serde_json::from_slice(&text).map_err(|error| WorktreeError::io("read", &path)(error.into()))
+    let text = fs::read(&path).io_context("read", &path)?;
+    serde_json::from_slice(&text).io_context("read", &path)
 }

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::WorktreeError;
 use crate::types::FileChange;
 use crate::workspace::file_lock::lock_within;
+use crate::workspace::{IoContext, IoError};
 
 /// What is stored about a worktree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,42 +102,43 @@ const MAX_RECORD_BYTES: u64 = 1 << 28;
 
 impl LockedRecord {
     /// Claims a name; `None` if it is taken.
-    pub(super) fn claim(path: &Path) -> Result<Option<Self>, WorktreeError> {
-        let failed = |source| WorktreeError::Io { action: "create", path: path.to_owned(), source };
+    pub(super) fn claim(path: &Path) -> Result<Option<Self>, IoError> {
         loop {
             let mut options = OpenOptions::new();
             let file = options.read(true).write(true).create_new(true).mode(0o600).open(path);
             let file = match file {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
-                opened => opened.map_err(failed)?,
+                opened => opened.io_context("create", path)?,
             };
-            file.lock().map_err(failed)?;
+            file.lock().io_context("create", path)?;
             // Another process may have taken the empty file for a left-over, and removed it.
-            if file.metadata().map_err(failed)?.nlink() > 0 {
+            if file.metadata().io_context("create", path)?.nlink() > 0 {
                 return Ok(Some(Self { path: path.to_owned(), file }));
             }
         }
     }
 
     /// Locks an existing record; `None` if another process has it.
-    pub(super) fn lock(path: &Path) -> Result<Option<Self>, WorktreeError> {
+    pub(super) fn lock(path: &Path) -> Result<Option<Self>, IoError> {
         Self::lock_for(path, Duration::ZERO)
     }
 
     /// Locks an existing record, after a short wait for processes that only look at it.
-    pub(super) fn lock_patiently(path: &Path) -> Result<Option<Self>, WorktreeError> {
+    pub(super) fn lock_patiently(path: &Path) -> Result<Option<Self>, IoError> {
         Self::lock_for(path, LOCK_TIMEOUT)
     }
 
-    fn lock_for(path: &Path, timeout: Duration) -> Result<Option<Self>, WorktreeError> {
+    fn lock_for(path: &Path, timeout: Duration) -> Result<Option<Self>, IoError> {
         let lock = || {
             let file = OpenOptions::new().read(true).write(true).open(path)?;
             match lock_within(&file, timeout)? {
                 true if file.metadata()?.nlink() == 0 => Err(io::ErrorKind::NotFound.into()),
-                is_locked => Ok(is_locked.then(|| Self { path: path.to_owned(), file })),
+                is_locked => {
+                    io::Result::Ok(is_locked.then(|| Self { path: path.to_owned(), file }))
+                }
             }
         };
-        lock().map_err(WorktreeError::io("open", path))
+        lock().io_context("open", path)
     }
 
     /// Returns the file, which is locked as long as any process has it open.
@@ -146,16 +147,15 @@ impl LockedRecord {
     }
 
     /// Reads the record; `None` if its process was killed before it wrote anything.
-    pub(super) fn read(&mut self) -> Result<Option<WorktreeRecord>, WorktreeError> {
+    pub(super) fn read(&mut self) -> Result<Option<WorktreeRecord>, IoError> {
         let Self { path, file } = self;
         parse(path, file)
     }
 
     /// Writes the record: in one call, so that a killed process has written it or not. If a disk has no room for all of it,
     /// the earlier record stays.
-    pub(super) fn write(&self, record: &WorktreeRecord) -> Result<(), WorktreeError> {
-        let failed = WorktreeError::io("write", &self.path);
-        let written = (|| {
+    pub(super) fn write(&self, record: &WorktreeRecord) -> Result<(), IoError> {
+        let write = || {
             let (mut text, mut old, mut file) =
                 (serde_json::to_vec(record)?, Vec::new(), &self.file);
             file.seek(SeekFrom::Start(0))?;
@@ -166,42 +166,41 @@ impl LockedRecord {
                 let _ = self.file.write_all_at(&old, 0);
                 let _ = self.file.set_len(old.len() as u64);
             })
-        })();
-        written.map_err(failed)
+        };
+        write().io_context("write", &self.path)
     }
 
     /// Removes the record, which releases the name.
-    pub(super) fn remove(self) -> Result<(), WorktreeError> {
+    pub(super) fn remove(self) -> Result<(), IoError> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed.map_err(WorktreeError::io("remove", &self.path)),
+            removed => removed.io_context("remove", &self.path),
         }
     }
 }
 
 /// Reads a record that another process may have, and whether one has.
-pub(super) fn peek(path: &Path) -> Result<(Option<WorktreeRecord>, bool), WorktreeError> {
-    let mut file = File::open(path).map_err(WorktreeError::io("open", path))?;
+pub(super) fn peek(path: &Path) -> Result<(Option<WorktreeRecord>, bool), IoError> {
+    let mut file = File::open(path).io_context("open", path)?;
     let is_used = match file.try_lock_shared() {
         Ok(()) => false,
         Err(TryLockError::WouldBlock) => true,
-        Err(TryLockError::Error(error)) => return Err(WorktreeError::io("lock", path)(error)),
+        Err(TryLockError::Error(error)) => return Err(error).io_context("lock", path),
     };
     Ok((parse(path, &mut file)?, is_used))
 }
 
-fn parse(path: &Path, file: &mut File) -> Result<Option<WorktreeRecord>, WorktreeError> {
-    let failed = WorktreeError::io("read", path);
-    let read = (|| {
+fn parse(path: &Path, file: &mut File) -> Result<Option<WorktreeRecord>, IoError> {
+    let mut read = || {
         let mut text = Vec::new();
         file.seek(SeekFrom::Start(0))?;
         file.take(MAX_RECORD_BYTES).read_to_end(&mut text)?;
         if text.iter().all(u8::is_ascii_whitespace) {
-            return Ok(None);
+            return io::Result::Ok(None);
         }
         Ok(Some(serde_json::from_slice(&text)?))
-    })();
-    read.map_err(failed)
+    };
+    read().io_context("read", path)
 }
 
 #[cfg(test)]

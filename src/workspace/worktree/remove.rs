@@ -18,6 +18,7 @@ use super::{
     record_files, record_path,
 };
 use crate::workspace::open_folder::real_path;
+use crate::workspace::{IoContext, IoError};
 
 /// The end of the name of a worktree that is being removed: no path of a user leads there.
 const REMOVED_EXTENSION: &str = "removing";
@@ -274,10 +275,8 @@ impl Worktrees {
             Ok(Some(locked)) => locked,
             Ok(None) => return Ok(None),
             // Another process was quicker.
-            Err(WorktreeError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                return Ok(None);
-            }
-            Err(error) => return Err(error),
+            Err(error) if error.is_missing() => return Ok(None),
+            Err(error) => return Err(error.into()),
         };
         let folder = path.with_extension("");
         let Some(mut record) = locked.read()? else {
@@ -353,7 +352,7 @@ impl Worktrees {
 
 /// Removes the folder of a worktree that is removed, if git has written there since: it dies a moment after the process that
 /// started it.
-fn sweep_orphan(folder: &Path) -> Result<(), WorktreeError> {
+fn sweep_orphan(folder: &Path) -> Result<(), IoError> {
     let is_name = folder.file_name().and_then(OsStr::to_str).is_some_and(is_name);
     if !is_name || !is_orphan(folder) {
         return Ok(());
@@ -377,7 +376,7 @@ pub(super) fn is_orphan(folder: &Path) -> bool {
 }
 
 /// Removes the folder of a linked work tree that git had not yet finished when it was killed.
-fn remove_unfinished(common_dir: &Path, name: &str) -> Result<(), WorktreeError> {
+fn remove_unfinished(common_dir: &Path, name: &str) -> Result<(), IoError> {
     let own = common_dir.join("worktrees").join(name);
     let is_empty = fs::metadata(own.join("gitdir")).map_or(true, |found| found.len() == 0);
     if own.is_dir() && is_empty { remove_all(&own) } else { Ok(()) }
@@ -388,18 +387,18 @@ pub(super) fn hidden_path(folder: &Path) -> PathBuf {
 }
 
 /// Renames a worktree, so that no path leads there any more. Returns the new path.
-fn move_away(folder: &Path) -> Result<PathBuf, WorktreeError> {
+fn move_away(folder: &Path) -> Result<PathBuf, IoError> {
     let hidden = hidden_path(folder);
     match fs::rename(folder, &hidden) {
         // The user has removed it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(hidden),
-        renamed => renamed.map(|()| hidden).map_err(WorktreeError::io("rename", folder)),
+        renamed => renamed.map(|()| hidden).io_context("rename", folder),
     }
 }
 
-fn move_back(folder: &Path) -> Result<(), WorktreeError> {
+fn move_back(folder: &Path) -> Result<(), IoError> {
     let hidden = hidden_path(folder);
-    fs::rename(&hidden, folder).map_err(WorktreeError::io("rename", &hidden))
+    fs::rename(&hidden, folder).io_context("rename", &hidden)
 }
 
 impl Worktree {

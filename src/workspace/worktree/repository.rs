@@ -4,8 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::error::WorktreeError;
-use crate::workspace::open_input;
+use crate::workspace::{IoContext, IoError, open_input};
 
 /// The repository that a workspace is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,10 +80,7 @@ impl Repository {
 /// # Errors
 ///
 /// Fails if the linked work trees can't be listed: one that is not found would be taken for removed.
-pub(super) fn linked(
-    common_dir: &Path,
-    work_tree: &Path,
-) -> Result<Option<PathBuf>, WorktreeError> {
+pub(super) fn linked(common_dir: &Path, work_tree: &Path) -> Result<Option<PathBuf>, IoError> {
     let (all, file) = (common_dir.join("worktrees"), work_tree.join(".git"));
     let find = || -> io::Result<Option<PathBuf>> {
         for entry in fs::read_dir(&all)? {
@@ -98,7 +94,7 @@ pub(super) fn linked(
     match find() {
         // Git removes the folder with the last of them.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        found => found.map_err(WorktreeError::io("list", &all)),
+        found => found.io_context("list", &all),
     }
 }
 

@@ -16,11 +16,11 @@ use cap_std::fs::{Dir, FileTypeExt, MetadataExt};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::error::WorktreeError;
 use crate::types::hex;
 use crate::workspace::open_folder::{
-    copy_entry, create_below, open_below, open_file, open_parent, set_folder_mode,
+    copy_entry, create_below, is_gone, open_below, open_file, open_parent, set_folder_mode,
 };
+use crate::workspace::{IoContext, IoError};
 
 /// The files and links of a folder, each with a digest of its kind, mode and content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,14 +102,9 @@ impl EntryContent {
     }
 }
 
-/// Returns whether an error says that there is no such file.
-pub(super) fn is_gone(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
 /// Opens the folder of a tree, whose path is that of a user or in the folder for state.
-pub(super) fn open_tree(path: &Path) -> Result<Dir, WorktreeError> {
-    Dir::open_ambient_dir(path, ambient_authority()).map_err(WorktreeError::io("open", path))
+pub(super) fn open_tree(path: &Path) -> Result<Dir, IoError> {
+    Dir::open_ambient_dir(path, ambient_authority()).io_context("open", path)
 }
 
 impl TreeManifest {
@@ -186,7 +181,7 @@ impl TreeManifest {
 }
 
 /// Copies what is in a folder. Returns the paths that are neither files, folders nor links; they are left out.
-pub(super) fn copy_folder(from: &Path, to: &Path) -> Result<Vec<PathBuf>, WorktreeError> {
+pub(super) fn copy_folder(from: &Path, to: &Path) -> Result<Vec<PathBuf>, IoError> {
     let (source_tree, target_tree) = (open_tree(from)?, open_tree(to)?);
     let mut left_out = Vec::new();
     let mut folders = vec![PathBuf::new()];
@@ -194,14 +189,13 @@ pub(super) fn copy_folder(from: &Path, to: &Path) -> Result<Vec<PathBuf>, Worktr
     let mut modes = Vec::new();
     while let Some(inside) = folders.pop() {
         let shown = from.join(&inside);
-        let failed = || WorktreeError::io("copy", &shown);
-        let source = open_below(&source_tree, &inside).map_err(failed())?;
-        let target = create_below(&target_tree, &inside).map_err(failed())?;
-        let mode = source.dir_metadata().map_err(failed())?.mode();
-        for entry in source.entries().map_err(failed())? {
-            let entry = entry.map_err(failed())?;
+        let source = open_below(&source_tree, &inside).io_context("copy", &shown)?;
+        let target = create_below(&target_tree, &inside).io_context("copy", &shown)?;
+        let mode = source.dir_metadata().io_context("copy", &shown)?.mode();
+        for entry in source.entries().io_context("copy", &shown)? {
+            let entry = entry.io_context("copy", &shown)?;
             let (name, path) = (entry.file_name(), inside.join(entry.file_name()));
-            let kind = entry.file_type().map_err(failed())?;
+            let kind = entry.file_type().io_context("copy", &shown)?;
             if kind.is_dir() {
                 folders.push(path);
             } else if kind.is_fifo()
@@ -212,7 +206,7 @@ pub(super) fn copy_folder(from: &Path, to: &Path) -> Result<Vec<PathBuf>, Worktr
                 left_out.push(path);
             } else {
                 let copied = copy_entry(&source, &name, &target, &name);
-                copied.map_err(WorktreeError::io("copy", &from.join(path)))?;
+                copied.io_context("copy", &from.join(path))?;
             }
         }
         modes.push((inside, mode));
@@ -220,7 +214,7 @@ pub(super) fn copy_folder(from: &Path, to: &Path) -> Result<Vec<PathBuf>, Worktr
     for (inside, mode) in modes.into_iter().rev() {
         let set = open_below(&target_tree, &inside)
             .and_then(|folder| set_folder_mode(&folder, mode & 0o777));
-        set.map_err(WorktreeError::io("copy", &to.join(inside)))?;
+        set.io_context("copy", &to.join(inside))?;
     }
     Ok(left_out)
 }
@@ -239,7 +233,7 @@ pub(super) fn remove_entry(folder: &Dir, name: &OsStr) -> io::Result<()> {
 }
 
 /// Removes a file or a link, or a folder with everything in it, whatever its modes.
-pub(super) fn remove_all(path: &Path) -> Result<(), WorktreeError> {
+pub(super) fn remove_all(path: &Path) -> Result<(), IoError> {
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path).or_else(|error| {
             if error.kind() == io::ErrorKind::PermissionDenied {
@@ -253,7 +247,7 @@ pub(super) fn remove_all(path: &Path) -> Result<(), WorktreeError> {
     };
     match removed {
         Err(error) if is_gone(&error) => Ok(()),
-        removed => removed.map_err(WorktreeError::io("remove", path)),
+        removed => removed.io_context("remove", path),
     }
 }
 

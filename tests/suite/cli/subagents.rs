@@ -1,10 +1,13 @@
 //! Agents that are dispatched by another one.
 
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::workflows::PRICES;
 use crate::kit::chat;
-use crate::kit::cli::{CliFixture, outcome, wait_for_exit, wait_until};
+use crate::kit::cli::{CliFixture, CommandResult, outcome, wait_for_exit, wait_until};
 use crate::kit::server::{ScriptedReply, Server};
 
 fn dispatch(id: &'static str, agent: &str) -> (&'static str, &'static str, String) {
@@ -183,11 +186,7 @@ fn an_interrupt_ends_the_sub_agent_too() {
     let server = Server::new([dispatching(&[dispatch("d", "review")]), ScriptedReply::silence()]);
     let child = world.command_with_server(&server, &["--json"]).spawn().unwrap();
     server.wait_for(2);
-    rustix::process::kill_process(
-        rustix::process::Pid::from_child(&child),
-        rustix::process::Signal::INT,
-    )
-    .unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let ran = wait_for_exit(child);
     assert_eq!(ran.outcome(), outcome(130, "user_interrupt", "partial"), "{}", ran.err);
     let sessions = world.run(&["sessions", "--json"]).json();
@@ -246,4 +245,45 @@ fn a_resumed_session_reports_its_total_usage() {
     let (input, output) = chat::USAGE;
     let used = (&json["usage"]["input_tokens"], &json["usage"]["output_tokens"]);
     assert_eq!(used, (&json!(4 * input), &json!(4 * output)));
+}
+
+/// What a sub-agent has used counts for its dispatcher, also the call that an interrupt or `kill -9` cuts off; it counts once.
+#[test]
+fn a_sub_agent_that_is_cut_off_is_charged() {
+    for is_killed in [false, true] {
+        let world = CliFixture::new();
+        let piece = chat::delta(&json!({"content": "word "}));
+        let stream = ScriptedReply::open_stream().repeat_chunk(&piece, Duration::from_millis(20));
+        let server =
+            Server::new([dispatching(&[dispatch("d", "review")]), stream, chat::text("Well.")]);
+        let prices = "[models.openai]\nfake = { output = 20, price = { input = 10.0, output = 10_000.0 } }\n";
+        let prices = world.write("prices.toml", prices).path("prices.toml");
+        let args = [
+            "--json",
+            "--budget",
+            "9",
+            "--set",
+            &format!("costs.prices_file={}", prices.display()),
+        ];
+        let mut child = world.command_with_server(&server, &args).spawn().unwrap();
+        server.wait_for(2);
+        let spent =
+            |ran: &CommandResult| ran.json()["costs"]["by_source"]["subagent"].as_f64().unwrap();
+        let charged = if is_killed {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            0.2
+        } else {
+            kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+            spent(&wait_for_exit(child))
+        };
+        let mut resume = world.command(&["resume", "last", "Go on.", "--json"]);
+        let resumed = wait_for_exit(resume.env("OPENAI_API_KEY", "k").spawn().unwrap());
+        assert_eq!(resumed.code, 0, "{}", resumed.err);
+        assert!(charged > 0.0 && spent(&resumed) >= charged, "{charged} {}", resumed.out);
+        assert!(is_killed || (spent(&resumed) - charged).abs() < 1e-9, "{charged} {}", resumed.out);
+        let session = world.run(&["sessions", "show", "last", "--json"]).json();
+        assert_eq!(session["cost"], resumed.json()["cost"], "{session}");
+        assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
+    }
 }

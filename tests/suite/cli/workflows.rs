@@ -119,6 +119,23 @@ fn the_runs_share_their_limits() {
 pub(crate) const PRICES: &str =
     "[models.openai]\nfake = { output = 20, price = { input = 0.0, output = 10_000.0 } }\n";
 
+/// A session that goes on has less left by what its evaluations have cost.
+#[test]
+fn evaluations_count_towards_the_budget_of_a_resumed_session() {
+    let world = CliFixture::new();
+    let good = chat::text(r#"{"completed": true, "confidence": 0.95}"#);
+    let server = Server::new([chat::text("One."), good, chat::text("Too much.")]);
+    let prices = world.write("prices.toml", PRICES).path("prices.toml");
+    let prices = format!("costs.prices_file={}", prices.display());
+    let args = ["--self-eval", "basic", "--budget", "0.5", "--set", &prices];
+    assert_eq!(world.run_with_server(&server, &args).code, 0);
+    let mut resume = world.command(&["resume", "last", "Go on.", "--json"]);
+    let ran = wait_for_exit(resume.env("OPENAI_API_KEY", "k").spawn().unwrap());
+    assert_eq!(ran.outcome().1, "budget_exceeded", "{}", ran.err);
+    assert!(ran.err.contains("$0.400000 of $0.500000 is spent"), "{}", ran.err);
+    assert_eq!(server.requests().len(), 2);
+}
+
 /// The second and the third round go on in the session of the first one, and have its account.
 #[test]
 fn money_is_counted_once_however_often_the_work_is_sent_back() {

@@ -57,7 +57,7 @@ fn run_at_once<T: Send>(
 }
 
 fn task(fixture: &SessionFixture, session: SessionId) -> String {
-    let (past, end) = fixture.store.replay(session, |_, _, _| {}).unwrap();
+    let (past, end) = fixture.store.load(session).unwrap();
     assert_eq!(end.kind, JournalEndKind::Whole);
     let ConversationItem::User(message) = &past.header.task else { panic!("a task is a message") };
     message.text.to_string()

@@ -15,7 +15,7 @@ use crate::kit::sealing::resealed;
 
 /// The rest of a journal: bytes of its valid prefix, or nothing if it has no header.
 fn prefix(store: &SessionStore, session: SessionId) -> (u64, Option<JournalEndKind>) {
-    match store.replay(session, |_, _, _| {}) {
+    match store.load(session) {
         Ok((_, end)) => (end.position.offset, Some(end.kind)),
         Err(JournalError::ReadOnly { reason: ReadOnlyReason::Damaged { seq: 0, .. }, .. }) => {
             (0, None)

@@ -208,7 +208,7 @@ impl SessionFixture {
     }
 
     pub(crate) fn history(&self, session: SessionId) -> SessionHistory {
-        self.store.replay(session, |_, _, _| {}).unwrap().0
+        self.store.load(session).unwrap().0
     }
 
     /// The output of commands: each line is a command that ran.

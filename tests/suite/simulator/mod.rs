@@ -166,13 +166,16 @@ fn any_run_ends_and_breaks_no_invariant() {
 /// How many pairs of consecutive transitions the default lives take at least. `statecharts/PAIRS.md` has all of them.
 const PAIRS: usize = 220;
 
-/// A life is taken for a failing one because a user interrupts it. What is left of it draws less than half of the numbers,
+/// A life is taken for a failing one because a signal interrupts it. What is left of it draws less than half of the numbers,
 /// and is a scenario that runs, and from which the same life is simulated.
 #[test]
 fn a_failing_life_becomes_small_and_a_scenario() {
     let is_interrupted = |life: &LifeSeed| {
         let life = life.simulate(&SharedDisk::default());
-        life.reason() == "user_interrupt" && life.fold.state.run().steps > 0
+        let is_signal = |(_, record): &(_, StoredRecord)| {
+            matches!(record, StoredRecord::Event(Event::Interrupt { .. }, _))
+        };
+        life.records.iter().any(is_signal) && life.fold.state.run().steps > 0
     };
     let numbers_that_matter = |life: &LifeSeed| {
         let chance = Rng::with_quiet(life.seed, life.quiet.clone());

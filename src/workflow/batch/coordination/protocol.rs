@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::journal::SessionId;
+use crate::machine::BudgetUsage;
 use crate::types::{MicroUsd, TimeSpan, Tokens};
 
 /// The identity of a cell, from what defines it (task, variant, hash). The same cell has the same id in every process.
@@ -639,6 +640,12 @@ impl Charge {
 
     fn min(self, other: Self) -> Self {
         Self { money: self.money.min(other.money), tokens: self.tokens.min(other.tokens) }
+    }
+}
+
+impl From<BudgetUsage> for Charge {
+    fn from(used: BudgetUsage) -> Self {
+        Self { money: used.cost, tokens: used.tokens }
     }
 }
 

@@ -1,0 +1,70 @@
+//! What sub-agents have used of which their dispatcher's journal knows nothing.
+//!
+//! A sub-agent reports its usage when its own journal has it. A process that is killed loses reports that are on their way,
+//! and the model call that it had not been charged for. The session is charged when it is opened again, before it is
+//! resumed: its budget is that of both.
+
+use super::error::Result;
+use super::file_journal::FileJournal;
+use super::record_line::{RecordBody, StoredContent, StoredRecord};
+use super::replay::SessionHistory;
+use crate::machine::{CallIntent, CallState, Event, Fingerprint, PricedUsage, State, abandon};
+use crate::types::{EffectId, MicroUsd, Tokens};
+
+/// Writes what the sub-agents of running calls have used, as far as the journal does not have it.
+///
+/// # Errors
+///
+/// Fails if it cannot be written.
+pub(super) fn record_unreported(
+    journal: &mut FileJournal,
+    mut history: SessionHistory,
+    delegated: &[SessionHistory],
+) -> Result<SessionHistory> {
+    for (id, PricedUsage { usage, cost }) in unreported(&history, delegated) {
+        let event = Event::UsageReported { id, usage, cost };
+        let (seq, at) = (journal.position.seq, history.at);
+        let fingerprint = Fingerprint::of(&history.machine, &history.output.effects);
+        let line = journal.record_line(at, RecordBody::Event(&event));
+        journal.write_line(&line.with_fingerprint(fingerprint))?;
+        journal.sync_file()?;
+        (history, _) = history.apply(&StoredRecord::of(seq, at, StoredContent::Event(event)));
+    }
+    Ok(history)
+}
+
+fn unreported(
+    history: &SessionHistory,
+    delegated: &[SessionHistory],
+) -> Vec<(EffectId, PricedUsage)> {
+    let State::Executing(state) = &history.machine.state else { return Vec::new() };
+    let running = state.calls.iter().filter_map(|tracked| {
+        let CallState::Running { id, budget: Some(_), .. } = tracked.state else { return None };
+        let Some(CallIntent::Delegated { session: Some(session), worktree }) =
+            history.intents.get(&tracked.call.id)
+        else {
+            return None;
+        };
+        if history.is_foreign(session, delegated) {
+            return None;
+        }
+        let is_its = |child: &&SessionHistory| child.header.session.to_string() == **session;
+        let child = delegated.iter().find(is_its)?;
+        // One in a worktree is resumed itself, and reports then what it has lost.
+        let used = total_usage(child, worktree.is_none());
+        let reported = history.subagent_usage.get(&tracked.call.id).copied().unwrap_or_default();
+        let missing = used.without(reported);
+        let is_any = missing.usage.total() > Tokens::ZERO || missing.cost > MicroUsd::ZERO;
+        is_any.then_some((id, missing))
+    });
+    running.collect()
+}
+
+/// Returns what a session has used, with or without a call that its process has lost.
+fn total_usage(history: &SessionHistory, with_lost: bool) -> PricedUsage {
+    let (state, mut costs) = (&history.machine.state, history.costs);
+    if with_lost {
+        costs.add((state.kind(), state.run().used), None, abandon(state.clone()).run());
+    }
+    costs.agent + costs.closing + costs.compaction + costs.subagents
+}

@@ -1,0 +1,125 @@
+//! Files that are replaced as a whole, and folders that are there after a power cut.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::io_error::{IoContext, IoError};
+use super::open_folder::remove_unneeded;
+use crate::port::unique_id;
+use crate::types::Durability;
+
+/// Replaces a file by one that only the user can access: a reader sees the old content or the new.
+///
+/// # Errors
+///
+/// Fails on an I/O error. The old content is intact then, unless only the folder could not be synced.
+pub fn replace_file(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
+    let temporary = TemporaryFile::create_in(folder_of(path))?;
+    temporary.file().write_all(content)?;
+    temporary.publish(path, durability)
+}
+
+/// A file that is removed unless it is published.
+#[derive(Debug)]
+pub struct TemporaryFile {
+    path: PathBuf,
+    file: File,
+    is_published: bool,
+}
+
+impl TemporaryFile {
+    /// Creates a file with these permissions, less those that the process gives no new file.
+    ///
+    /// # Errors
+    ///
+    /// Fails on an I/O error, and if there is such a file.
+    pub fn create(path: PathBuf, mode: u32) -> io::Result<Self> {
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(&path)?;
+        Ok(Self { path, file, is_published: false })
+    }
+
+    /// Creates a file in a folder that only the user can access, with a name that no other has.
+    ///
+    /// # Errors
+    ///
+    /// Fails on an I/O error.
+    pub fn create_in(folder: &Path) -> io::Result<Self> {
+        Self::create(folder.join(format!(".{}", unique_id())), 0o600)
+    }
+
+    /// Returns the file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Returns its temporary path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the file a name in its folder; it replaces one that has the name.
+    ///
+    /// # Errors
+    ///
+    /// Fails on an I/O error.
+    pub fn publish(mut self, path: &Path, durability: Durability) -> io::Result<()> {
+        if durability == Durability::Full {
+            self.file.sync_all()?;
+        }
+        fs::rename(&self.path, path)?;
+        self.is_published = true;
+        match durability {
+            Durability::Full => File::open(folder_of(path))?.sync_all(),
+            Durability::Os => Ok(()),
+        }
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        if !self.is_published {
+            remove_unneeded(self.path.display(), || fs::remove_file(&self.path));
+        }
+    }
+}
+
+/// Creates a folder that only the user can access, with those around it.
+///
+/// # Errors
+///
+/// Fails on an I/O error.
+pub fn create_private_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Does the same; with [`Durability::Full`], the new folders are durable when this returns.
+///
+/// # Errors
+///
+/// Fails on an I/O error.
+pub fn create_durable_folder(path: &Path, durability: Durability) -> Result<(), IoError> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.is_dir()).collect();
+    create_private_folder(path).io_context("create the folder", path)?;
+    missing.into_iter().filter_map(Path::parent).try_for_each(|it| sync_folder(it, durability))
+}
+
+/// Makes the entries of a folder durable, with [`Durability::Full`].
+///
+/// # Errors
+///
+/// Fails on an I/O error.
+pub fn sync_folder(path: &Path, durability: Durability) -> Result<(), IoError> {
+    match durability {
+        Durability::Full => {
+            File::open(path).and_then(|folder| folder.sync_all()).io_context("make durable", path)
+        }
+        Durability::Os => Ok(()),
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
+}
