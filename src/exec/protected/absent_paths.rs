@@ -119,7 +119,7 @@ pub(in crate::exec) fn denied_names(path: &Path) -> impl Iterator<Item = PathBuf
 pub(in crate::exec) fn is_denied_name(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let number = name.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric()).count();
-    let numbered = name[..name.len() - number].strip_suffix(b"-");
+    let numbered = name[..name.len() - number].strip_suffix(b"-").filter(|_| number > 0);
     numbered.unwrap_or(name).ends_with(DENIED_SUFFIX.as_bytes())
 }
 
