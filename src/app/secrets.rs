@@ -39,7 +39,7 @@ pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
     Secrets::from_values(values.chain(options)).join(&Secrets::from_key_values(keys))
 }
 
-/// Returns the last word of each value: a scheme comes before a key.
+/// Returns what follows the last space of each value: a scheme comes before a key.
 fn last_words<'a>(
     values: impl Iterator<Item = (&'a String, &'a SecretText)>,
 ) -> impl Iterator<Item = &'a str> {

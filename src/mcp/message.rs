@@ -47,7 +47,7 @@ pub(super) enum ServerMessage {
         /// The message.
         text: String,
     },
-    /// What was meant as the answer to a request, and is none.
+    /// An invalid answer to a request.
     Unreadable {
         /// The request; `None` if the ID can't be read either.
         id: Option<u64>,
