@@ -34,7 +34,8 @@ pub(crate) fn play(rules: &RunRules, path: &[Event]) -> Vec<usize> {
     let (events, expected) = plan(rules, &scaled, path);
     let (script, taken) = (Script::default(), Arc::new(Mutex::new(Vec::new())));
     let tasks = HashMap::new();
-    let executor = ScriptedExecutor { events, script: script.clone(), tasks, clock };
+    let executor =
+        ScriptedExecutor { events, script: script.clone(), tasks, clock, is_interrupted: false };
     let ports = Ports {
         tools: Arc::new(script.clone()),
         journal: Box::new(script.clone()),
@@ -262,6 +263,8 @@ struct ScriptedExecutor {
     script: Script,
     tasks: HashMap<EffectId, EffectTask>,
     clock: Arc<ScriptedClock>,
+    /// Whether the newest event interrupts the run.
+    is_interrupted: bool,
 }
 
 impl Executor for ScriptedExecutor {
@@ -274,7 +277,15 @@ impl Executor for ScriptedExecutor {
     }
 
     fn wait_input(&mut self, _: Option<Deadline>) -> Option<DriverInput> {
-        let event = self.events.pop_front().expect("the run has ended");
+        let Some(event) = self.events.pop_front() else {
+            // Sub-agents are waited for, which send nothing here.
+            assert!(self.is_interrupted, "the run has ended");
+            return None;
+        };
+        self.is_interrupted = matches!(
+            event,
+            Event::Interrupt { .. } | Event::Authorized { authorization: Authorization::Abort, .. }
+        );
         match &event {
             Event::Tick { now } => {
                 self.clock.0.store(now.0, Ordering::Relaxed);
