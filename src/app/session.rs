@@ -81,10 +81,10 @@ pub fn restart_limits(opened: &mut OpenedSession, has_message: bool) -> bool {
 /// Returns what a stored session has used and done, in all and by model. A call that was lost with its process counts.
 pub(crate) fn usage_before(history: &SessionHistory) -> (PriorUsage, Vec<ModelUsage>) {
     let state = &history.machine.state;
-    let (run, abandoned) = (state.run(), abandon(state.clone()));
-    let (mut costs, mut models) = (history.costs, history.models.clone());
-    costs.add((state.kind(), run.used), None, abandoned.run());
-    ModelUsage::add_between(&mut models, &history.setup.model, (state, None, &abandoned));
+    let (run, costs, mut models) =
+        (state.run(), history.costs_with_lost_call(), history.models.clone());
+    let change = (state, None, &abandon(state.clone()));
+    ModelUsage::add_between(&mut models, &history.setup.model, change);
     let llm_calls = run.model_calls + costs.subagent_calls;
     (PriorUsage { costs, steps: run.steps, llm_calls }, models)
 }

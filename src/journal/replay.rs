@@ -15,7 +15,7 @@ use super::session_id::SessionId;
 use super::steering_queue::MessageId;
 use crate::machine::{
     Authorization, CallIntent, CostBreakdown, Event, FileDigests, Fingerprint, Machine,
-    MachineOutput, ModelUsage, PricedUsage, Resumption, RunStatus, State, StateKind,
+    MachineOutput, ModelUsage, PricedUsage, Resumption, RunStatus, State, StateKind, abandon,
 };
 use crate::types::{
     CallId, CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, FaultKind, RunTime,
@@ -303,6 +303,13 @@ impl SessionHistory {
             child.header.session.to_string() == session && dispatcher != Some(self.header.session)
         };
         self.header.imported_up_to.is_some() || delegated.iter().any(is_other)
+    }
+
+    /// Returns the usage, with that of a call whose reply is lost because its process has ended.
+    pub(crate) fn costs_with_lost_call(&self) -> CostBreakdown {
+        let (state, mut costs) = (&self.machine.state, self.costs);
+        costs.add((state.kind(), state.run().used), None, abandon(state.clone()).run());
+        costs
     }
 
     /// Returns the sessions that running calls have dispatched.

@@ -8,7 +8,7 @@ use super::error::Result;
 use super::file_journal::FileJournal;
 use super::record_line::{RecordBody, StoredContent, StoredRecord};
 use super::replay::SessionHistory;
-use crate::machine::{CallIntent, CallState, Event, Fingerprint, PricedUsage, State, abandon};
+use crate::machine::{CallIntent, CallState, Event, Fingerprint, PricedUsage, State};
 use crate::types::{EffectId, MicroUsd, Tokens};
 
 /// Writes what the sub-agents of running calls have used, as far as the journal does not have it.
@@ -62,9 +62,6 @@ fn unreported(
 
 /// Returns what a session has used, with or without a call that its process has lost.
 fn total_usage(history: &SessionHistory, with_lost: bool) -> PricedUsage {
-    let (state, mut costs) = (&history.machine.state, history.costs);
-    if with_lost {
-        costs.add((state.kind(), state.run().used), None, abandon(state.clone()).run());
-    }
+    let costs = if with_lost { history.costs_with_lost_call() } else { history.costs };
     costs.agent + costs.closing + costs.compaction + costs.subagents
 }
