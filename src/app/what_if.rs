@@ -67,7 +67,7 @@ impl SessionUsage {
         let run = history.machine.state.run();
         Self {
             steps: run.steps,
-            llm_calls: run.model_calls,
+            llm_calls: run.model_calls + history.costs.subagent_calls,
             tokens: run.used.tokens.0,
             cost: run.rules.price.map(|_| MicroUsd::as_dollars(run.used.cost)),
         }
