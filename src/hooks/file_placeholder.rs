@@ -2,7 +2,8 @@
 //!
 //! The model chooses file names, and a name may contain anything. So it never becomes part of the command: `{file}` is
 //! replaced by a variable that holds the name, in the form that fits the surrounding quotes. A shell does not parse the
-//! value of a variable again.
+//! value of a variable again, but a program that gets it in a script does. So the placeholder is a word of its own, or
+//! part of one that has only characters of paths.
 
 use thiserror::Error;
 
@@ -12,10 +13,20 @@ pub(super) const FILE_VARIABLE: &str = "ARCHITECT_EDITED_FILE";
 /// The placeholder in a command.
 const FILE_PLACEHOLDER: &str = "{file}";
 
-/// `{file}` is at a position where its parsing by the shell is unclear.
+/// Programs that pass their words to a shell.
+const SHELL_STARTERS: [&str; 3] = ["parallel", "ssh", "watch"];
+
+/// Long options before a script.
+const SCRIPT_OPTIONS: [&str; 6] = ["command", "eval", "exec", "execute", "expression", "print"];
+
+/// The characters that a word may have besides `{file}`, apart from letters and digits.
+const PATH_CHARACTERS: &str = "/._-+=:,@%";
+
+/// `{file}` is at a position where the name could be parsed as code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "`{{file}}` stands {0}, where it is unclear how a shell parses it; write \"${FILE_VARIABLE}\" there, with these quotes"
+    "`{{file}}` stands {0}, where the name could run as code; write \"${FILE_VARIABLE}\" there, with these quotes, and \
+     a script around it between single quotes"
 )]
 pub struct UnsafePlaceholder(&'static str);
 
@@ -32,8 +43,8 @@ pub fn check_placeholder(command: &str) -> Result<(), UnsafePlaceholder> {
 ///
 /// # Errors
 ///
-/// Fails where the parsing by the shell is unclear, and where the name would become part of another program's text, as
-/// in `sh -c "cat {file}"`.
+/// Fails where the parsing by the shell is unclear, and where the name could become part of a script, as in
+/// `sh -c "cat {file}"`.
 pub(super) fn with_variable(command: &str) -> Result<String, UnsafePlaceholder> {
     let mut scan = CommandScan::default();
     let mut rest = command;
@@ -46,7 +57,7 @@ pub(super) fn with_variable(command: &str) -> Result<String, UnsafePlaceholder> 
     }
     scan.end_word()?;
     match scan.evaluates && scan.has_placeholder {
-        true => Err(UnsafePlaceholder("in a command with `eval`")),
+        true => Err(UnsafePlaceholder("in a command whose words a shell parses again")),
         false => Ok(scan.out),
     }
 }
@@ -56,9 +67,12 @@ pub(super) fn with_variable(command: &str) -> Result<String, UnsafePlaceholder> 
 struct CommandScan {
     out: String,
     quotes: QuoteState,
-    /// The current word, without its quotes, and the previous one.
+    /// The current word, without its quotes.
     word: String,
-    before: String,
+    /// Whether a word of the current simple command has ended.
+    has_program: bool,
+    /// Whether the next word that is no option is a script.
+    expects_script: bool,
     /// Whether a word has begun; it may be empty.
     is_in_word: bool,
     /// The construct after which parsing is unclear.
@@ -114,6 +128,9 @@ impl CommandScan {
                     self.unsafe_after = Some("behind `<<`");
                 }
                 self.end_word()?;
+                if matches!(next, '\n' | ';' | '|' | '&' | '(' | ')') {
+                    (self.has_program, self.expects_script) = (false, false);
+                }
                 (1, QuoteState::None)
             }
             _ => self.read_text(next),
@@ -172,24 +189,37 @@ impl CommandScan {
         1
     }
 
-    /// Ends a word. A complex word after `-c` or `-e` is code in another language.
+    /// Ends a word.
     fn end_word(&mut self) -> Result<(), UnsafePlaceholder> {
         if !std::mem::take(&mut self.is_in_word) {
             return Ok(());
         }
         let word = std::mem::take(&mut self.word);
-        let before = std::mem::replace(&mut self.before, word);
-        let word = &self.before;
-        self.evaluates |= word == "eval";
-        let flag = before.strip_prefix('-').filter(|flag| flag.ends_with(['c', 'e']));
-        let is_flag = flag.is_some_and(|flag| flag.chars().all(|c| c.is_ascii_alphabetic()));
-        let around = word.replace(FILE_PLACEHOLDER, "");
-        let is_code = around.contains(|c: char| c.is_whitespace() || ";|&<>()$`'\"{}".contains(c));
-        match is_flag && is_code && word.contains(FILE_PLACEHOLDER) {
-            true => Err(UnsafePlaceholder("in the text of another program")),
-            false => Ok(()),
+        let is_program = !std::mem::replace(&mut self.has_program, true);
+        let name = word.rsplit('/').next().unwrap_or_default();
+        self.evaluates |= word == "eval" || is_program && SHELL_STARTERS.contains(&name);
+        if let Some((before, _)) = word.split_once(FILE_PLACEHOLDER) {
+            if self.expects_script || is_script_option(before) {
+                return Err(UnsafePlaceholder("in a script for another program"));
+            }
+            let is_plain = |c: char| c.is_alphanumeric() || PATH_CHARACTERS.contains(c);
+            if !word.replace(FILE_PLACEHOLDER, "").chars().all(is_plain) {
+                return Err(UnsafePlaceholder("beside blanks or special characters"));
+            }
         }
+        // Other options may stand before the script, and `--`.
+        self.expects_script =
+            is_script_option(&word) || self.expects_script && word.starts_with('-');
+        Ok(())
     }
+}
+
+/// Returns whether a word is an option before a script, such as `-c`, `-ne` or `--eval=`.
+fn is_script_option(word: &str) -> bool {
+    let Some(name) = word.strip_prefix('-') else { return false };
+    let long = name.trim_start_matches('-').trim_end_matches('=').to_lowercase();
+    let is_short = name.chars().all(|c| c.is_ascii_alphanumeric());
+    SCRIPT_OPTIONS.contains(&&*long) || is_short && name.ends_with(['c', 'e', 'E', 'p'])
 }
 
 #[cfg(test)]
@@ -225,22 +255,17 @@ mod tests {
     ];
 
     /// Commands, with the output before and after the name.
-    const COMMANDS: [(&str, &str, &str); 20] = [
+    const COMMANDS: [(&str, &str, &str); 15] = [
         ("printf %s {file}", "", ""),
         ("printf %s \"{file}\"", "", ""),
         ("printf %s '{file}'", "", ""),
-        ("printf %s \"<{file}>\"", "<", ">"),
-        ("printf %s '<{file}>'", "<", ">"),
-        ("printf %s '<'{file}\">\"", "<", ">"),
-        ("printf %s --path=\"a b/\"{file}", "--path=a b/", ""),
-        ("printf %s \"it's {file}\"", "it's ", ""),
-        ("printf %s it\\'s\\ {file}", "it's ", ""),
-        ("printf %s '\"{file}\"'", "\"", "\""),
-        ("printf %s \"\\\"{file}\\\"\"", "\"", "\""),
-        ("printf %s \\\\{file}", "\\", ""),
+        ("printf %s \"a:{file}.é\"", "a:", ".é"),
+        ("printf %s 'a/{file}+'", "a/", "+"),
+        ("printf %s 'a'{file}\"b\"", "a", "b"),
+        ("printf %s --path=\"a/\"{file}", "--path=a/", ""),
+        ("printf %s -o{file}", "-o", ""),
         ("x={file}; printf %s \"$x\"", "", ""),
         ("# don't \"{file}\nprintf %s {file}", "", ""),
-        ("printf %s a#{file}", "a#", ""),
         ("true ${x:-y} ${#} && printf %s \"{file}\"", "", ""),
         ("(printf %s {file}) | cat", "", ""),
         ("printf %s a\\\n{file}", "a", ""),
@@ -287,6 +312,23 @@ mod tests {
             "bash -lc 'cat {file}'",
             "python3 -c \"print('{file}')\" && true",
             "perl -ne 'print \"{file}\"' x",
+            "sh -c -- \"cat {file}\"",
+            "sh -c {file}",
+            "sh -c -x -- '{file}'",
+            "perl -E \"say '{file}'\"",
+            "perl -e{file}",
+            "node -p \"'{file}'\"",
+            "node --eval={file}",
+            "node --print {file}",
+            "ssh h \"cat {file}\"",
+            "true; /usr/bin/ssh h cat {file}",
+            "awk \"BEGIN{print \\\"{file}\\\"}\"",
+            "echo \"<{file}>\"",
+            "echo '<'{file}",
+            "echo it\\'s\\ {file}",
+            "echo \"$x/{file}\"",
+            "echo a#{file}",
+            "echo \\\\{file}",
         ] {
             let refused = with_variable(command).unwrap_err().to_string();
             assert!(refused.contains("write \"$ARCHITECT_EDITED_FILE\""), "{command}: {refused}");
@@ -300,7 +342,7 @@ mod tests {
             "for file in a b; do echo ${file} \"${file}\"; done",
             "echo $(date) `date` # {file}",
             "echo \\{file}",
-            "prettier -c x; eval y",
+            "prettier -c x; eval y; ssh h \"cat x\"",
             "é '",
             "\\",
             "$",
@@ -308,7 +350,7 @@ mod tests {
         ] {
             assert_eq!(with_variable(command).as_deref(), Ok(command));
         }
-        let kept = with_variable("prettier -c {file}").unwrap();
-        assert_eq!(kept, "prettier -c \"$ARCHITECT_EDITED_FILE\"");
+        let kept = with_variable("mkdir -p x; rsync -e ssh {file} h:").unwrap();
+        assert_eq!(kept, "mkdir -p x; rsync -e ssh \"$ARCHITECT_EDITED_FILE\" h:");
     }
 }
