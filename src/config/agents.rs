@@ -195,6 +195,16 @@ fn unquote(text: &str) -> &str {
     inside('"').or_else(|| inside('\'')).unwrap_or(text)
 }
 
+/// Returns the key whose value one of an agent has if it is not set, for those that an untrusted project can change.
+pub(super) fn inherited_key(path: &str) -> Option<String> {
+    let (_, key) = path.strip_prefix("agents.")?.split_once('.')?;
+    match key {
+        "max_steps" => Some("limits.max_steps".to_owned()),
+        "allowed_tools" | "confirm_mode" => Some(format!("agents.{DEFAULT_AGENT}.{key}")),
+        _ => None,
+    }
+}
+
 impl AgentDefinition {
     /// Returns whether the agent has no tool that can change anything.
     pub fn is_read_only(&self) -> bool {

@@ -57,6 +57,8 @@ pub(super) enum UntrustedChange {
     AddItems,
     /// Remove items from the list.
     RemoveItems,
+    /// Remove or narrow patterns of the list: each new one matches only what an old one matches.
+    NarrowPatterns,
 }
 
 /// An option of the command line that sets a key.

@@ -18,7 +18,7 @@ use super::resolved::Config;
 use super::settings::Settings;
 use super::settings_reader::SettingsReader;
 use super::trust::{ChangedFile, TrustStore};
-use super::untrusted_layer::{IgnoredBecause, tighten};
+use super::untrusted_layer::{IgnoredBecause, TightenedValues, tighten};
 use super::value_tree::{self, ConfigNode, ConfigTable};
 use crate::exec::is_secret_variable;
 use crate::types::matches_wildcard;
@@ -402,19 +402,24 @@ impl ConfigLoader<'_> {
 
     /// Merges all layers, with a notice for everything that is ignored.
     fn merge_layers(&self, is_trusted: bool) -> (ConfigTable, Vec<ConfigNotice>) {
+        let why_ignored = |layer: &ConfigLayer| match layer.owner {
+            _ if layer.only_tightens => Some(IgnoredBecause::StoredInWorkspace),
+            FileOwner::Project if !is_trusted => Some(IgnoredBecause::UntrustedFolder),
+            FileOwner::Project | FileOwner::Named | FileOwner::User => None,
+        };
         let mut layers: Vec<&ConfigLayer> = self.layers.iter().collect();
         layers.sort_by_key(|layer| (layer.rank, layer.owner));
+        let trusted = layers.iter().filter(|layer| why_ignored(layer).is_none());
+        let trusted = trusted.map(|layer| layer.table.clone());
+        let trusted = trusted.fold(ConfigTable::new(), |table, next| merge(table, next, ""));
+        let trusted = self.read_settings(&trusted).1.values;
         let (mut table, mut notices) = (ConfigTable::new(), Vec::new());
         for layer in layers {
             let mut next = layer.table.clone();
-            let why = match layer.owner {
-                _ if layer.only_tightens => Some(IgnoredBecause::StoredInWorkspace),
-                FileOwner::Project if !is_trusted => Some(IgnoredBecause::UntrustedFolder),
-                FileOwner::Project | FileOwner::Named | FileOwner::User => None,
-            };
-            if let Some(why) = why {
-                let current = self.read_settings(&table).1.values;
-                next = tighten(next, "", &current, &mut |origin, path| {
+            if let Some(why) = why_ignored(layer) {
+                let below = self.read_settings(&table).1.values;
+                let others = TightenedValues { below: &below, trusted: &trusted };
+                next = tighten(next, "", &others, &mut |origin, path| {
                     notices.push(why.notice(origin, path));
                 });
             }

@@ -1,5 +1,6 @@
 //! The part of a project's layer that applies while its folder is not trusted: what tightens.
 
+use super::agents;
 use super::effective::EffectiveValue;
 use super::keys::{self, KeySpec, UntrustedChange};
 use super::origin::ValueOrigin;
@@ -30,30 +31,57 @@ impl IgnoredBecause {
     }
 }
 
-/// Returns the part of a layer that tightens the `current` values, and reports each key that is ignored; `path` is the key
-/// of the table, followed by a dot.
+/// The values that a layer has to tighten.
+pub(super) struct TightenedValues<'a> {
+    /// The values of the layers below.
+    pub(super) below: &'a [EffectiveValue],
+    /// The values of all layers without restrictions, also of those above.
+    pub(super) trusted: &'a [EffectiveValue],
+}
+
+impl<'a> TightenedValues<'a> {
+    /// Returns the values that one of this key has to tighten; none if it has to be ignored. An agent's key that is not
+    /// set has the value that it inherits, also from a layer above.
+    fn bounds(&self, path: &str) -> Vec<&'a EffectiveValue> {
+        let find = |values: &'a [EffectiveValue], path: &str| {
+            values.iter().find(|shown| shown.key == path)
+        };
+        // Every key of a section has a value; those of an agent that only the project defines have none.
+        let Some(own) = find(self.below, path) else { return Vec::new() };
+        match agents::inherited_key(path).filter(|_| own.value.is_none()) {
+            Some(key) => {
+                [self.below, self.trusted].iter().filter_map(|of| find(of, &key)).collect()
+            }
+            None => vec![own],
+        }
+    }
+}
+
+/// Returns the part of a layer that tightens other values, and reports each key that is ignored; `path` is the key of the
+/// table, followed by a dot.
 pub(super) fn tighten(
     table: ConfigTable,
     path: &str,
-    current: &[EffectiveValue],
+    others: &TightenedValues<'_>,
     ignored: &mut impl FnMut(ValueOrigin, &str),
 ) -> ConfigTable {
     let mut kept = ConfigTable::new();
-    for (name, node) in table {
+    for (name, mut node) in table {
         let path = format!("{path}{name}");
         let kept_value = match (keys::find_key(&path), node.value) {
             (Some(key), value) => {
-                // Every key of a section has a value; those of an agent that only the project defines have none.
-                let shown = current.iter().find(|shown| shown.key == path);
-                let is_stricter =
-                    shown.is_some_and(|shown| tightens(key, &value, shown.value.as_ref()));
-                if !is_stricter {
-                    ignored(node.key_origin.clone(), &path);
+                let bounds = others.bounds(&path);
+                let is_stricter = !bounds.is_empty()
+                    && bounds.iter().all(|shown| tightens(key, &value, shown.value.as_ref()));
+                match bounds.iter().map(|shown| shown.origin.rank).max().filter(|_| is_stricter) {
+                    // It takes precedence over a value of another key only if the value that it tightens does.
+                    Some(rank) => node.origin.rank = rank,
+                    None => ignored(node.key_origin.clone(), &path),
                 }
                 is_stricter.then_some(value)
             }
             (None, ConfigValue::Table(table)) => {
-                let table = tighten(table, &format!("{path}."), current, ignored);
+                let table = tighten(table, &format!("{path}."), others, ignored);
                 (!table.is_empty()).then_some(ConfigValue::Table(table))
             }
             (None, _) => None,
@@ -65,11 +93,13 @@ pub(super) fn tighten(
     kept
 }
 
-/// Returns whether a value for a key is at least as strict as the current one.
+/// Returns whether a value for a key is at least as strict as another one.
 fn tightens(key: &KeySpec, value: &ConfigValue, current: Option<&ConfigValue>) -> bool {
     match key.untrusted {
         UntrustedChange::Denied => false,
-        UntrustedChange::Allowed | UntrustedChange::AddItems => true,
+        UntrustedChange::Allowed => true,
+        // In an option, an empty list would remove the items of the files.
+        UntrustedChange::AddItems => value.as_list().is_some_and(|items| !items.is_empty()),
         UntrustedChange::Lower => current.is_none_or(|current| {
             value.as_number().is_some_and(|value| Some(value) <= current.as_number())
         }),
@@ -78,19 +108,55 @@ fn tightens(key: &KeySpec, value: &ConfigValue, current: Option<&ConfigValue>) -
             let words = key.words().unwrap_or_default();
             let rank =
                 |value: &ConfigValue| words.iter().position(|word| value.as_text() == Some(*word));
-            let bound = current.map_or(Some(words.len()), rank);
-            rank(value).is_some_and(|rank| Some(rank) <= bound)
+            rank(value).is_some_and(|value| Some(value) <= current.and_then(rank))
         }
-        UntrustedChange::RemoveItems => {
-            let is_held = |item: &ConfigNode| {
-                let mut held = current.and_then(ConfigValue::as_list).into_iter().flatten();
-                let Some(item) = item.value.as_text() else { return false };
-                held.any(|held| {
-                    held.value.as_text().is_some_and(|held| matches_wildcard(held, item))
-                })
-            };
-            let is_list = current.is_some_and(|current| current.as_list().is_some());
-            is_list && value.as_list().is_some_and(|items| items.iter().all(is_held))
+        UntrustedChange::RemoveItems => holds_all(current, value, |held, item| held == item),
+        UntrustedChange::NarrowPatterns => holds_all(current, value, includes_pattern),
+    }
+}
+
+/// Returns whether each item of a list is held by one of the current list.
+fn holds_all(
+    current: Option<&ConfigValue>,
+    value: &ConfigValue,
+    holds: impl Fn(&str, &str) -> bool,
+) -> bool {
+    let is_held = |current: &[ConfigNode], item: &ConfigNode| {
+        let texts = current.iter().filter_map(|held| held.value.as_text());
+        item.value.as_text().is_some_and(|item| texts.into_iter().any(|held| holds(held, item)))
+    };
+    let lists = current.and_then(ConfigValue::as_list).zip(value.as_list());
+    lists.is_some_and(|(current, items)| items.iter().all(|item| is_held(current, item)))
+}
+
+/// Returns whether a pattern matches everything that another one matches. Each alternative of the other one is compared
+/// as a text: only a `*` of the pattern can match its `*`, and then also any text in that place.
+fn includes_pattern(pattern: &str, other: &str) -> bool {
+    other.split('|').all(|other| matches_wildcard(pattern, other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_includes_another_one_only_with_all_its_alternatives() {
+        for (pattern, other) in [
+            ("read_*", "read_file"),
+            ("read_*", "read_f*|read_image"),
+            ("a*c|b", "b|a*b*c"),
+            ("*", "a|*"),
+        ] {
+            assert!(includes_pattern(pattern, other), "{pattern} {other}");
+        }
+        for (pattern, other) in [
+            ("read_*", "read_file|run_command"),
+            ("read_*", "*"),
+            ("a*c", "a*"),
+            ("a*b*c", "a*c"),
+            ("ab", "a*"),
+        ] {
+            assert!(!includes_pattern(pattern, other), "{pattern} {other}");
         }
     }
 }

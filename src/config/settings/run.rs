@@ -6,7 +6,7 @@ use log::LevelFilter;
 
 use super::DAY;
 use crate::config::key_declaration::{default, optional, section};
-use crate::config::keys::UntrustedChange::{AddItems, Lower, Only, RemoveItems, Stricter};
+use crate::config::keys::UntrustedChange::{AddItems, Lower, NarrowPatterns, Only, Stricter};
 use crate::config::keys::option;
 use crate::config::text_types::{ModelName, PathPattern};
 use crate::types::{
@@ -28,7 +28,7 @@ section! {
         system_prompt: Option<String> = optional().example("\"You write documentation.\""),
         /// The tools that it may use; `*` in a name matches anything.
         allowed_tools: Option<Vec<String>> = optional()
-            .untrusted(RemoveItems)
+            .untrusted(NarrowPatterns)
             .example("[\"read_file\", \"search_code\", \"write_file\", \"edit_file\"]"),
         /// When the user is asked before a tool call runs.
         confirm_mode: Option<ConfirmMode> = optional().untrusted(Stricter).example("\"confirm-sensitive\""),
@@ -125,7 +125,7 @@ section! {
         /// `~/.claude/skills`; `*` in a folder name matches any text.
         folders: Vec<PathBuf> = default(Vec::new()).append().example("[\"~/team/*/skills\"]"),
         /// The names of the skills to use; `*` matches any text.
-        include: Vec<String> = default(vec!["*".to_owned()]).untrusted(RemoveItems),
+        include: Vec<String> = default(vec!["*".to_owned()]).untrusted(NarrowPatterns),
         /// The names of the skills not to use; `*` matches any text.
         exclude: Vec<String> = default(Vec::new()).append().untrusted(AddItems),
     }

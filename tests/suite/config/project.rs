@@ -40,6 +40,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("agents.build.allowed_tools", "", "", "['read_file', 'mcp_*']"),
     ("agents.plan.allowed_tools", "", "['read_file', 'run_command']", "['read_file']"),
     ("agents.plan.allowed_tools", "", "['*']", "[]"),
+    ("agents.plan.allowed_tools", "['read_*']", "['read_file|run_command']", "['read_file|read_f*']"),
     ("agents.build.confirm_mode", "", "'yolo'", "'confirm-all'"),
     ("agents.build.isolation", "", "'none'", ""),
     ("agents.plan.max_steps", "", "31", "29"),
@@ -85,12 +86,14 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("sandbox.network", "", "", "'list'"),
     ("sandbox.allowed_hosts", "", "['a.example']", ""),
     ("sandbox.allowed_hosts", "['a.example']", "['b.example']", ""),
+    ("sandbox.allowed_hosts", "['*.a.example']", "['b.a.example']", "['*.a.example']"),
     ("sandbox.allowed_hosts", "['a.example', 'b.example']", "", "['b.example']"),
     ("sandbox.required", "true", "false", ""),
     ("sandbox.required", "", "", "true"),
     ("sandbox.writable", "", "['/']", ""),
     ("skills.folders", "", "['/evil']", ""),
     ("skills.include", "['pdf-*']", "['*']", "['pdf-a']"),
+    ("skills.include", "['pdf-*']", "['pdf-a|b']", "['pdf-a|pdf-b*']"),
     ("skills.exclude", "", "", "['pdf-*']"),
     ("sandbox.readable", "", "['~/.ssh']", ""),
     ("sandbox.max_processes", "", "4097", "4095"),
@@ -136,6 +139,52 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("logging.level", "", "'off'", ""),
     ("logging.file", "", "'/etc/passwd'", ""),
 ];
+
+/// An agent's key that the user has not set has the value that it inherits, also from a profile or an option.
+///
+/// Fault X3.
+#[test]
+fn an_untrusted_project_loosens_no_value_that_an_agent_inherits() {
+    for (user, sets, project, ignored) in [
+        ("", "", "confirm_mode = 'yolo'", true),
+        ("", "", "confirm_mode = 'confirm-sensitive'", false),
+        ("", "agents.build.confirm_mode='confirm-all'", "confirm_mode = 'confirm-sensitive'", true),
+        ("agents.build.confirm_mode = 'yolo'", "", "confirm_mode = 'yolo'", false),
+        ("limits.max_steps = 5", "", "max_steps = 6", true),
+        ("limits.max_steps = 5", "", "max_steps = 4", false),
+        (
+            "agents.build.allowed_tools = ['read_*']",
+            "",
+            "allowed_tools = ['read_file|run_command']",
+            true,
+        ),
+        ("agents.build.allowed_tools = ['read_*']", "", "allowed_tools = ['read_file']", false),
+        ("", "agents.build.allowed_tools=['read_file']", "allowed_tools = ['grep']", true),
+    ] {
+        let user = format!("{user}\n[agents.docs]\ndescription = 'x'\n");
+        let setup = ConfigFixture::new().user(&user).project(&format!("[agents.docs]\n{project}"));
+        let setup = if sets.is_empty() { setup } else { setup.set(sets) };
+        assert_eq!(setup.notices().len(), usize::from(ignored), "{project}: {:?}", setup.notices());
+    }
+}
+
+/// A profile takes precedence over files, but that of an untrusted project raises no other limit by that.
+#[test]
+fn a_profile_of_an_untrusted_project_raises_no_limit_of_steps() {
+    for (user, project, expected) in [
+        ("limits.max_steps = 5", "agents.build.max_steps = 100", 5),
+        ("agents.build.max_steps = 5", "limits.max_steps = 40", 5),
+        ("limits.max_steps = 5", "agents.plan.max_steps = 20", 5),
+        ("limits.max_steps = 5", "agents.build.max_steps = 4", 4),
+    ] {
+        let setup = ConfigFixture::new()
+            .user(&format!("{user}\n[profiles.ci]"))
+            .project(&format!("[profiles.ci]\n{project}"))
+            .profile("ci");
+        let name = if project.contains("plan") { "plan" } else { "build" };
+        assert_eq!(setup.load().agent(name).unwrap().max_steps, expected, "{project}");
+    }
+}
 
 fn setup(key: &str, user: &str, project: &str) -> ConfigFixture {
     let line = |value: &str| match value {
