@@ -7,6 +7,7 @@ use agent_client_protocol_schema::v1::{Error, McpServer};
 use super::session_host::with_message;
 use crate::config::{
     Config, ConfigName, DeferMode, HttpUrl, McpServerConfig, ProcessArgument, SecretText,
+    UNENCRYPTED_KEY,
 };
 use crate::types::TimeSpan;
 
@@ -27,10 +28,21 @@ pub(super) fn parse_servers(servers: Vec<McpServer>) -> Result<Vec<McpServerConf
 }
 
 /// Adds servers to a configuration. One of a name that the configuration has replaces it.
-pub(super) fn add_servers(config: &mut Config, servers: &[McpServerConfig]) {
-    let own = &mut config.settings.mcp.servers;
+///
+/// # Errors
+///
+/// Fails if the configuration does not allow that one of them gets a key unencrypted.
+pub(super) fn add_servers(config: &mut Config, servers: &[McpServerConfig]) -> Result<(), Error> {
+    let settings = &mut config.settings;
+    let unencrypted = servers.iter().find(|server| server.sends_key_unencrypted());
+    if let Some(server) = unencrypted.filter(|_| !settings.llm.allow_http) {
+        let message = format!("MCP server '{}': {UNENCRYPTED_KEY}", server.name);
+        return Err(with_message(Error::invalid_params(), message));
+    }
+    let own = &mut settings.mcp.servers;
     own.retain(|server| servers.iter().all(|given| given.name != server.name));
     own.extend(servers.iter().cloned());
+    Ok(())
 }
 
 fn parse_server(server: McpServer, names: &mut BTreeSet<String>) -> Result<McpServerConfig, Error> {

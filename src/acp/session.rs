@@ -69,7 +69,7 @@ impl OpenSession {
     ///
     /// # Errors
     ///
-    /// Fails with everything that is wrong with the configuration.
+    /// Fails with everything that is wrong with the configuration, and with a server of the client that it does not allow.
     pub(super) fn configure_with(
         &self,
         host: &dyn SessionHost,
@@ -83,7 +83,7 @@ impl OpenSession {
         };
         let mut configured = host.configure(&choice)?;
         if configured.has_servers {
-            add_servers(&mut configured.setup.config, &self.servers);
+            add_servers(&mut configured.setup.config, &self.servers)?;
         }
         Ok(configured)
     }

@@ -63,6 +63,7 @@ pub(crate) use origin::{has_address_with_user, may_be_secret};
 pub use overrides::{OptionOverride, TRUST_VARIABLE};
 pub use problem::{ConfigError, ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
 pub use resolved::Config;
+pub(crate) use resolved::UNENCRYPTED_KEY;
 pub use run_rules::{ModelLimits, model_rules, quality_gates, run_rules};
 pub use settings::{
     AgentConfig, CheckpointsConfig, CommandsConfig, ContextConfig, CostsConfig, DeferMode,

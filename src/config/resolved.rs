@@ -13,6 +13,10 @@ use super::text_types::{ConfigName, HttpUrl, VariableName};
 use super::trust::ChangedFile;
 use crate::exec::{SandboxMode, is_secret_variable};
 
+/// What is wrong with an address to which a key would be sent unencrypted.
+pub(crate) const UNENCRYPTED_KEY: &str =
+    "a key would go to another machine unencrypted; use https, or set `llm.allow_http = true`";
+
 /// The loaded configuration: the settings of all layers, and where they come from.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -216,17 +220,12 @@ impl Config {
                 problem(key, what);
             }
         }
-        let servers = mcp.servers.iter();
-        let servers = servers.filter(|server| {
-            server.token_env.is_some() || server.oauth.is_some() || !server.headers.is_empty()
-        });
-        let urls = servers.map(|server| (server_key(server, "url"), server.url.as_ref()));
-        for (key, url) in bases.into_iter().chain(urls) {
-            if !llm.allow_http && url.is_some_and(HttpUrl::is_unencrypted_remote) {
-                let what = "a key would go to another machine unencrypted; use https, or set \
-                            `llm.allow_http = true`";
-                problem(&key, what);
-            }
+        let bases = bases.into_iter();
+        let bases = bases.filter(|(_, url)| url.is_some_and(HttpUrl::is_unencrypted_remote));
+        let servers = mcp.servers.iter().filter(|server| server.sends_key_unencrypted());
+        let urls = servers.map(|server| server_key(server, "url"));
+        for key in bases.map(|(key, _)| key).chain(urls).filter(|_| !llm.allow_http) {
+            problem(&key, UNENCRYPTED_KEY);
         }
         problems
     }

@@ -75,6 +75,14 @@ section! {
     }
 }
 
+impl McpServerConfig {
+    /// Returns whether requests to the server would carry a key, or what may be one, to another machine unencrypted.
+    pub(crate) fn sends_key_unencrypted(&self) -> bool {
+        let has_key = self.token_env.is_some() || self.oauth.is_some() || !self.headers.is_empty();
+        has_key && self.url.as_ref().is_some_and(HttpUrl::is_unencrypted_remote)
+    }
+}
+
 section! {
     /// Client credentials of OAuth 2.
     pub struct OauthConfig {

@@ -153,6 +153,21 @@ text = "Done."
 }
 
 #[test]
+fn a_server_of_the_client_gets_no_key_unencrypted_unless_the_user_allows_it() {
+    let world = CliFixture::new();
+    let script = "[[turn]]\ntext = \"Done.\"\n";
+    let headers = json!([{ "name": "Authorization", "value": "Bearer plain" }]);
+    let remote = json!([{ "type": "http", "name": "r", "url": "http://remote.example/", "headers": headers }]);
+    let new = json!({ "cwd": world.path(""), "mcpServers": remote });
+    let mut client = AcpClient::start(&world, script, &[]);
+    let refused = client.call("session/new", &new).unwrap_err();
+    assert_eq!(refused["code"], -32602);
+    assert!(refused["message"].as_str().unwrap().contains("unencrypted"), "{refused}");
+    let mut client = AcpClient::start(&world, script, &["--set", "llm.allow_http=true"]);
+    assert!(client.call("session/new", &new).is_ok());
+}
+
+#[test]
 fn commands_choose_an_agent_for_one_prompt_and_show_changes() {
     let script = r#"
 [[turn]]
