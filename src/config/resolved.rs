@@ -1,7 +1,7 @@
 //! The loaded configuration.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::agents::{self, AgentDefinition};
 use super::effective::EffectiveValue;
@@ -227,8 +227,41 @@ impl Config {
         for key in bases.map(|(key, _)| key).chain(urls).filter(|_| !llm.allow_http) {
             problem(&key, UNENCRYPTED_KEY);
         }
+        problems.extend(self.check_confinement());
         problems
     }
+
+    /// Returns what files of the project set that would let commands out of the confinement.
+    fn check_confinement(&self) -> Vec<ConfigProblem> {
+        let sandbox = &self.settings.sandbox;
+        let workspace = self.real_workspace();
+        let leads_out = |paths: &[PathBuf]| paths.iter().any(|path| !is_inside(&workspace, path));
+        let outside = "only your own configuration can name a folder outside the workspace, because the agent can \
+                       change the files of a project";
+        let loosened = [
+            (
+                "sandbox.mode",
+                sandbox.mode == SandboxMode::Off,
+                "only your own configuration, or --sandbox off, can let commands run unconfined, because the agent can \
+                 change the files of a project",
+            ),
+            ("sandbox.readable", leads_out(&sandbox.readable), outside),
+            ("sandbox.writable", leads_out(&sandbox.writable), outside),
+        ];
+        let loosened = loosened.into_iter().filter(|(_, is_loose, _)| *is_loose);
+        loosened
+            .filter(|(key, ..)| self.is_of_project(&self.origin(key)))
+            .map(|(key, _, what)| self.problem_with(key, what))
+            .collect()
+    }
+}
+
+/// Returns whether a path is in a folder, which has no links, also if it does not exist yet.
+fn is_inside(folder: &Path, path: &Path) -> bool {
+    let existing = path.ancestors().find(|path| path.symlink_metadata().is_ok());
+    let real = existing.and_then(|path| path.canonicalize().ok());
+    let has_parent = path.components().any(|part| part == Component::ParentDir);
+    !has_parent && real.is_some_and(|real| real.starts_with(folder))
 }
 
 /// The address of a model and where its key comes from.

@@ -279,6 +279,30 @@ fn not_even_a_trusted_project_chooses_the_address_of_a_model_or_its_key() {
     }
 }
 
+/// The agent can change the files of a project.
+#[test]
+fn not_even_a_trusted_project_lets_commands_out_of_the_confinement() {
+    for (text, is_refused) in [
+        ("sandbox.mode = 'off'", true),
+        ("sandbox.readable = ['~/.ssh']", true),
+        ("sandbox.writable = ['new/folder', '../elsewhere']", true),
+        ("sandbox.writable = ['link']", true),
+        ("sandbox.readable = ['folder']\nsandbox.writable = ['new/folder']", false),
+    ] {
+        let setup = ConfigFixture::new().project(text).trusted();
+        std::os::unix::fs::symlink("/usr", setup.path("project/link")).unwrap();
+        if is_refused {
+            let problems = setup.problems();
+            assert!(problems[0].contains("only your own configuration"), "{text}: {problems:?}");
+        } else {
+            setup.load();
+        }
+        ConfigFixture::new().user(text).load();
+    }
+    let setup = ConfigFixture::new().project("sandbox.mode = 'off'").trusted();
+    setup.set("sandbox.mode='read-only'").load();
+}
+
 /// Fault X3: what would be ignored is not even read.
 #[test]
 fn agents_and_servers_of_an_untrusted_project_are_not_read() {
