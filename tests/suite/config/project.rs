@@ -279,6 +279,14 @@ fn not_even_a_trusted_project_chooses_the_address_of_a_model_or_its_key() {
     }
 }
 
+/// An option with `[]` removes the items of files, but not if a command could have written it.
+#[test]
+fn a_stored_option_removes_no_denial() {
+    let mut setup = ConfigFixture::new().user("permissions.deny = ['run_command']");
+    setup.sources.untrusted_sets.push("permissions.deny=[]".to_owned());
+    assert_eq!(setup.load().settings.permissions.deny, ["run_command"]);
+}
+
 /// The agent can change the files of a project.
 #[test]
 fn not_even_a_trusted_project_lets_commands_out_of_the_confinement() {
