@@ -14,18 +14,20 @@ pub struct ModelUsage {
     pub model: Arc<str>,
     /// Its calls, each counted once with its retries.
     pub calls: u32,
-    /// Their cost; zero if the model has no price.
-    pub cost: MicroUsd,
+    /// Their cost; `None` if the model has no price.
+    pub cost: Option<MicroUsd>,
 }
 
 impl ModelUsage {
     /// Adds calls and costs of a model to those of several, which are in the order of their first calls.
-    pub fn add(usages: &mut Vec<Self>, model: &Arc<str>, calls: u32, cost: MicroUsd) {
-        if calls == 0 && cost == MicroUsd::ZERO {
+    pub fn add(usages: &mut Vec<Self>, model: &Arc<str>, calls: u32, cost: Option<MicroUsd>) {
+        if calls == 0 && cost.unwrap_or_default() == MicroUsd::ZERO {
             return;
         }
         if let Some(usage) = usages.iter_mut().find(|usage| usage.model == *model) {
-            (usage.calls, usage.cost) = (usage.calls + calls, usage.cost + cost);
+            usage.calls += calls;
+            let costs = [usage.cost, cost].into_iter().flatten();
+            usage.cost = costs.reduce(|sum, cost| sum + cost);
         } else {
             usages.push(Self { model: Arc::clone(model), calls, cost });
         }
@@ -48,7 +50,7 @@ impl ModelUsage {
             Arc::clone(state.run().called_model(purpose).unwrap_or(main))
         };
         let (old, new) = (before.run(), now.run());
-        let cost = new.used.cost.saturating_sub(old.used.cost);
+        let cost = old.rules.price.map(|_| new.used.cost.saturating_sub(old.used.cost));
         if matches!(event, Some(Event::UsageReported { .. })) {
             // The models of a sub-agent are not known; it begins with that of the run.
             Self::add(usages, main, u32::from(old.used != new.used), cost);
@@ -56,7 +58,7 @@ impl ModelUsage {
             // The event ends a call of the state before, and may begin one.
             Self::add(usages, &model(before), 0, cost);
             let calls = new.model_calls.saturating_sub(old.model_calls);
-            Self::add(usages, &model(now), calls, MicroUsd::ZERO);
+            Self::add(usages, &model(now), calls, new.rules.price.map(|_| MicroUsd::ZERO));
         }
     }
 }
