@@ -202,6 +202,9 @@ pub(crate) fn error_hints(error: &AppError) -> Vec<String> {
         AppError::Model(ModelSpecError::UnknownName { .. }) => &[
             "`architect models` lists the known names; with --api-base, any name of an OpenAI-compatible server is accepted",
         ],
+        AppError::Model(ModelSpecError::UnknownProvider { .. }) => &[
+            "with --api-base, openai-chat/NAME is the model NAME of that server, whatever the name",
+        ],
         AppError::Connect(ConnectError::MissingKey { .. }) => {
             &["set the variable, or name another one with --api-key-env"]
         }
