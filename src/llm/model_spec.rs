@@ -107,7 +107,7 @@ fn model_prefixes() -> Vec<&'static str> {
     names.chain(["scripted", "replay"]).collect()
 }
 
-/// Returns whether a word is a provider with one wrong letter, rather than the publisher of an open model.
+/// Returns whether a word is a provider with one wrong character, rather than the publisher of an open model.
 fn is_misspelled_provider(word: &str) -> bool {
     let nearest = nearest_within(word, model_prefixes(), 1);
     nearest.is_some_and(|provider| !provider.eq_ignore_ascii_case(word))

@@ -115,7 +115,7 @@ pub(super) const COSTS: &str = "SELECT json_object('day', day, 'model', model, '
 
 /// Takes the right to change the database, which one process has at a time. It ends with the returned file.
 ///
-/// The lock of SQLite lasts for a transaction; an update has several, and depends on what the database had before.
+/// The locks of the database itself last for a transaction. An update has several, and depends on what was there before.
 pub(super) fn lock(path: &Path) -> rusqlite::Result<File> {
     let mut name = path.as_os_str().to_owned();
     name.push("-lock");
@@ -147,7 +147,7 @@ pub(super) fn in_memory() -> rusqlite::Result<Connection> {
 
 /// Replaces the content of the database by empty tables, whatever is in the file. The caller has the lock.
 ///
-/// SQLite does that in transactions: other processes, which have the same file open, see either content.
+/// The file stays the same, and changes in transactions: other processes that have it open see either content.
 pub(super) fn reset(path: &Path) -> rusqlite::Result<Connection> {
     let database = open_file(path)?;
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, true)?;

@@ -152,6 +152,11 @@ fn a_run_ends_when_its_journal_is_truncated_or_deleted() {
         } else {
             assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
         }
-        assert!(!can_resume || world.run(&["resume", "last"]).code == 0, "{change}");
+        if can_resume {
+            assert_eq!(world.run(&["resume", "last"]).code, 0, "{change}");
+        } else {
+            // No other journal may be damaged when a test ends.
+            fs::remove_dir_all(sessions).unwrap();
+        }
     }
 }
