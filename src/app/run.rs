@@ -288,7 +288,7 @@ impl RunSetup {
         registry.finish(deadline.remaining().map_or(STOP_TIMEOUT, |left| left.min(STOP_TIMEOUT)));
         if let Some(worktrees) = worktrees {
             worktrees.forget_applied();
-            worktrees.warn_of_unapplied_work();
+            reporter.add_unapplied_work(worktrees.report_unapplied_work());
         }
         run_end_hooks(&hooks, &machine, &stopped, deadline, || {
             if !is_subagent {
