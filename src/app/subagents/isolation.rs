@@ -270,6 +270,9 @@ const COMMIT: [&str; 10] = [
     "--allow-empty",
 ];
 
+/// What stands between the answer of a sub-agent and its changes that were applied.
+pub(crate) const APPLIED_NOTE: &str = "\n\n[Its changes are in your files now: ";
+
 /// Adds applied changes to the output of a call.
 pub(super) fn with_changes(output: ToolOutput, changes: Vec<FileChange>) -> ToolOutput {
     let named: Vec<&str> = changes.iter().take(MAX_NAMED_FILES).map(|it| &*it.path).collect();
@@ -277,11 +280,7 @@ pub(super) fn with_changes(output: ToolOutput, changes: Vec<FileChange>) -> Tool
         0 => String::new(),
         more => format!(" and {}", pluralize(more, "more", "more")),
     };
-    let text = format!(
-        "{}\n\n[Its changes are in your files now: {}{more}]",
-        output.text,
-        named.join(", ")
-    );
+    let text = format!("{}{APPLIED_NOTE}{}{more}]", output.text, named.join(", "));
     ToolOutput { text, changes, ..output }
 }
 
