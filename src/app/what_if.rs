@@ -21,7 +21,7 @@ use crate::journal::{
     JournalError, ReadRecord, SessionHistory, SessionId, SessionStore, StoredContent, StoredRecord,
     WorkspaceIdentity,
 };
-use crate::machine::{Authorization, Effect, Event, State, StateKind};
+use crate::machine::{Authorization, Effect, Event, State, StateKind, StopReason};
 use crate::tools::{
     BuiltInTool, ExecutionMode, MaxResultTokens, ToolRegistry, describe, standard_tools,
 };
@@ -380,10 +380,9 @@ impl WhatIfReplay {
     }
 
     fn finish(self, session: SessionId) -> WhatIfReport {
-        let outcome = self.recorded.machine.state.outcome();
         WhatIfReport {
             session_id: session,
-            stop_reason: outcome.map(|outcome| outcome.reason.name()),
+            stop_reason: self.recorded.stop_reason().map(StopReason::name),
             recorded: SessionUsage::of(&self.recorded),
             first_difference: self.first_difference,
             divergence: self.divergence,

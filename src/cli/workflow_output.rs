@@ -346,10 +346,9 @@ impl StartedWorkflow<'_> {
                 End::IterationsUsed | End::NothingChanged | End::NotMeasured,
             ) => StopReason::Closed(CloseReason::MaxSteps),
             WorkflowOutcome::Ended(End::Incomplete) => {
-                let name = history.iterations.last().and_then(|it| it.report.as_ref());
-                let name = name.map(|report| report.stop_reason.as_str());
-                let known = StopReason::ALL.into_iter().find(|it| Some(it.name()) == name);
-                known.unwrap_or(StopReason::ChecksFailed)
+                let last = history.iterations.last().and_then(|it| it.report.as_ref());
+                let reason = last.and_then(|report| StopReason::from_name(&report.stop_reason));
+                reason.unwrap_or(StopReason::ChecksFailed)
             }
             WorkflowOutcome::Ended(End::SessionFailed(code)) => StopReason::LlmError(match code {
                 4 => LlmFailure::Auth,

@@ -1,5 +1,7 @@
 //! Self-evaluation: another run of the same model evaluates the result of a task.
 
+use std::ops::Add as _;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -11,9 +13,11 @@ use crate::app::{
 use crate::config::{
     AgentDefinition, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig, ModelName,
 };
-use crate::journal::{DamagePolicy, JournalError, ParentCall, SessionId, SessionStore};
+use crate::journal::{
+    DamagePolicy, JournalError, ParentCall, SessionHistory, SessionId, SessionStore,
+};
 use crate::machine::{Machine, StopReason, abandon};
-use crate::types::{ConfirmMode, ConversationItem, Isolation, Tokens, ToolStatus};
+use crate::types::{ConfirmMode, ConversationItem, Isolation, Sha256Digest, Tokens, ToolStatus};
 use crate::view::{CostSource, RunInfo, RunResult, sanitize};
 
 /// The result of an evaluation.
@@ -42,8 +46,10 @@ pub struct EvaluatedRuns {
     pub interrupted_run: Option<usize>,
     /// The evaluation of that answer, if there is one.
     pub evaluation: Option<Evaluation>,
-    /// The stop reason of the workflow if it differs from that of the run: the evaluation failed.
+    /// The stop reason if it differs from that of the run: the evaluation failed.
     pub stop_reason_override: Option<StopReason>,
+    /// The SHA-256 of the journal of the evaluated session, with the end that the evaluation has decided.
+    pub journal_hash: Option<Sha256Digest>,
 }
 
 /// The system prompt of the evaluator.
@@ -92,14 +98,13 @@ pub fn evaluate(
     };
     let mut newest = runs.len().saturating_sub(1);
     let mut all = EvaluatedRuns { answer_run: newest, runs, ..EvaluatedRuns::default() };
-    if settings.mode == EvaluationMode::Off {
+    let is_success = all.runs.get(newest).is_some_and(FinishedRun::is_success);
+    if settings.mode == EvaluationMode::Off || !is_success {
         return Ok(all);
     }
     for attempt in 0..=retries {
         let evaluation = all.evaluate_run(setup, task, newest, again, io)?;
-        let is_evaluated = all.runs.get(newest).is_some_and(FinishedRun::is_success);
-        all.stop_reason_override =
-            is_evaluated.then_some(StopReason::EvaluationFailed).or(all.stop_reason_override);
+        all.stop_reason_override = Some(StopReason::EvaluationFailed);
         let Some(evaluation) = evaluation.filter(|_| all.interrupted_run.is_none()) else { break };
         let is_good = evaluation.meets(settings.confidence_threshold);
         let message = evaluation.feedback();
@@ -130,18 +135,24 @@ pub fn evaluate(
             break;
         }
     }
+    if let Some(store) = &again.store {
+        all.record_end(store, newest);
+    }
     Ok(all)
 }
 
-/// Returns what the stored evaluations of the answers of a session have used, also those that were cut off.
+/// Returns the stored evaluations of the answers of a session, also those that were cut off.
 ///
 /// # Errors
 ///
 /// Fails if the store can't be listed.
-pub fn evaluation_charge(store: &SessionStore, session: SessionId) -> Result<Charge, JournalError> {
-    let mut sum = Charge::default();
+pub fn stored_evaluations(
+    store: &SessionStore,
+    session: SessionId,
+) -> Result<Vec<SessionHistory>, JournalError> {
+    let mut evaluations = Vec::new();
     if store.reader(session).is_err() {
-        return Ok(sum);
+        return Ok(evaluations);
     }
     // An evaluation begins after what it evaluates, and ids are in the order of time.
     for listed in store.list()?.into_iter().filter(|listed| listed.session > session) {
@@ -149,12 +160,17 @@ pub fn evaluation_charge(store: &SessionStore, session: SessionId) -> Result<Cha
         let Some(header) = store.header(listed.session) else { continue };
         let dispatcher = header.dispatched_by.as_ref();
         if dispatcher.is_some_and(|it| it.is_evaluation() && it.session == session) {
-            let (history, _) = store.load(listed.session)?;
-            // It is not resumed any more. A call without a reply counts as when it is.
-            sum = sum + abandon(history.machine.state).run().used.into();
+            evaluations.push(store.load(listed.session)?.0);
         }
     }
-    Ok(sum)
+    Ok(evaluations)
+}
+
+/// Returns what these evaluations have used.
+pub fn evaluation_charge(evaluations: &[SessionHistory]) -> Charge {
+    // They are not resumed any more. A call without a reply counts as when they are.
+    let charge = |it: &SessionHistory| abandon(it.machine.state.clone()).run().used.into();
+    evaluations.iter().map(charge).fold(Charge::default(), Charge::add)
 }
 
 impl EvaluatedRuns {
@@ -162,15 +178,11 @@ impl EvaluatedRuns {
     pub fn result(&self, results: &[RunResult], info: &RunInfo) -> Option<RunResult> {
         let joined = RunResult::join(results, self.answer_run)?;
         let mut result = with_dry_run_plan(joined, self.runs.get(self.answer_run)?);
-        if let Some(reason) = self.stop_reason_override {
+        if let Some(reason) = self.stop_reason() {
             (result.status, result.stop_reason) = (reason.status(), Some(reason));
             result.exit_code = info.exit_code(reason);
         }
-        // The answer stands, and so does the wish to stop.
-        if let Some(end) = self.interrupted_run.and_then(|index| results.get(index)) {
-            (result.status, result.stop_reason) = (end.status, end.stop_reason);
-            result.exit_code = end.exit_code;
-        }
+        result.journal_hash = self.journal_hash.or(result.journal_hash);
         let evaluation = self.evaluation.as_ref();
         result.evaluation = evaluation.and_then(|found| serde_json::to_value(found).ok());
         Some(result)
@@ -184,7 +196,29 @@ impl EvaluatedRuns {
         self.runs.push(ended);
     }
 
-    /// Evaluates a run. There is no evaluation of a run that did not succeed, or if the evaluator gives no answer.
+    /// Returns for which reason they have ended: the user's wish to stop counts before the evaluation, and that before the
+    /// run that it evaluates.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        let of_run = |index: usize| Some(self.runs.get(index)?.outcome()?.reason);
+        let interrupt = self.interrupted_run.and_then(of_run);
+        interrupt.or(self.stop_reason_override).or_else(|| of_run(self.answer_run))
+    }
+
+    /// Stores how they have ended in the session of this run, where its own end would be wrong.
+    fn record_end(&mut self, store: &SessionStore, run: usize) {
+        let (Some(reason), Some(run)) = (self.stop_reason(), self.runs.get(run)) else { return };
+        let opened = store.reopen(run.session, DamagePolicy::Refuse);
+        match opened.and_then(|opened| opened.record_end(reason)) {
+            Ok(hash) => self.journal_hash = Some(hash),
+            Err(error) => log::warn!(
+                "session {} is stored as {}, and not as {reason}: {error}",
+                run.session,
+                run.outcome().map_or("unfinished", |outcome| outcome.reason.name()),
+            ),
+        }
+    }
+
+    /// Evaluates a run that has succeeded. There is no evaluation if the evaluator gives no answer.
     fn evaluate_run(
         &mut self,
         setup: &RunSetup,
@@ -193,9 +227,7 @@ impl EvaluatedRuns {
         again: &RetryContext,
         io: &RunIo,
     ) -> Result<Option<Evaluation>, AppError> {
-        let Some(evaluated) = self.runs.get(run).filter(|run| run.is_success()) else {
-            return Ok(None);
-        };
+        let Some(evaluated) = self.runs.get(run) else { return Ok(None) };
         let task = format!("## Task\n\n{task}\n\n{}", format_work(&evaluated.machine));
         let evaluator = evaluator_setup(setup, remaining_config(&setup.config, &self.runs, None));
         // What it costs is part of what the sessions cost.
