@@ -245,7 +245,7 @@ impl EvaluatedRuns {
             Ok(evaluation) => Ok(Some(evaluation)),
             Err(why) => {
                 if self.interrupted_run.is_none() {
-                    log::warn!("the evaluation of the answer has no result: {why}");
+                    log::warn!("the evaluation failed: {why}");
                 }
                 Ok(None)
             }
@@ -369,7 +369,8 @@ impl Evaluation {
             read.next()?.ok()
         };
         let evaluation = text.match_indices('{').find_map(parse);
-        match evaluation.ok_or_else(|| "the answer is no evaluation".to_owned())? {
+        let unread = || "its model did not answer in the expected form".to_owned();
+        match evaluation.ok_or_else(unread)? {
             evaluation if (0.0..=1.0).contains(&evaluation.confidence) => Ok(evaluation),
             Self { confidence, .. } => {
                 Err(format!("its confidence is {confidence}, and not between 0 and 1"))
@@ -417,7 +418,7 @@ mod tests {
         for text in ["", "yes", "{}", "{\"completed\": 1}"] {
             assert_eq!(
                 Evaluation::parse(text).unwrap_err(),
-                "the answer is no evaluation",
+                "its model did not answer in the expected form",
                 "{text}"
             );
         }

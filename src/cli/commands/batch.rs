@@ -358,7 +358,7 @@ pub(super) fn refuse(problems: &[ManifestProblem]) -> Result<(), CliError> {
         [problem] => problem.clone(),
         _ => {
             let count = pluralize(lines.len(), "mistake", "mistakes");
-            format!("{count} in the manifest:\n  {}", lines.join("\n  "))
+            format!("{count}:\n  {}", lines.join("\n  "))
         }
     };
     // Only what helps with all of them.
