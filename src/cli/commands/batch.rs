@@ -473,7 +473,9 @@ impl From<BatchRunError> for CliError {
     fn from(error: BatchRunError) -> Self {
         match error {
             BatchRunError::Coordination(error) => error.into(),
-            BatchRunError::NotStored { .. } => Self::failed(&error).hint(CONTINUE_HINT),
+            BatchRunError::NotStored { .. }
+            | BatchRunError::NoWorker
+            | BatchRunError::LostWorker => Self::failed(&error).hint(CONTINUE_HINT),
         }
     }
 }
