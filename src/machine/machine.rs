@@ -294,4 +294,19 @@ mod tests {
         let (from, event, to) = (StateKind::Preparing, EventKind::Interrupt, StateKind::Done);
         assert_eq!(output.transitions, [Transition { from, event, to }]);
     }
+
+    #[test]
+    fn a_message_adds_its_bytes_to_the_size_of_the_next_call() {
+        let machine = asked(RunRules::default(), 80);
+        let message = UserMessage::new(MessageOrigin::Steering, "text");
+        let sizes = [vec![], vec![message]].map(|messages| machine.request_size(&messages, 0));
+        let bytes = 4 + MESSAGE_FRAME_BYTES;
+        let estimate = machine.conversation.context_usage().estimate_tokens(bytes);
+        let expected = RequestSize {
+            estimate: sizes[0].estimate + estimate,
+            upper_bound: sizes[0].upper_bound + Tokens(bytes),
+            ..sizes[0]
+        };
+        assert_eq!(sizes[1], expected);
+    }
 }

@@ -95,13 +95,12 @@ pub(crate) fn fit_to_budget(
     entries.iter().enumerate().map(omit).collect::<Vec<_>>().into()
 }
 
-/// Returns an entry without images for one request. One that differs has an id that no entry of a conversation has, so that
-/// a cached encoding of the original isn't used.
+/// Returns an entry without images for one request.
 pub(crate) fn without_images(entry: &ConversationEntry) -> ConversationEntry {
     match omit_images(&entry.item) {
         Some(item) => {
             let digest = Digest::of("without images").with_bytes(&entry.id.0.to_le_bytes());
-            ConversationEntry { id: EntryId(digest.0 | 1 << 63), item }
+            ConversationEntry { id: EntryId::of_changed(digest), item }
         }
         None => entry.clone(),
     }
