@@ -52,7 +52,8 @@ fn trace_with_subagents(
         });
     })?;
     let trace = tracer.unwrap_or_else(|| begin_tracer(&past)).finish(&past.machine);
-    let mut trace = Trace { changes: step_changes(store, &past), ..trace };
+    let (stop_reason, changes) = (past.stop_reason(), step_changes(store, &past));
+    let mut trace = Trace { stop_reason, changes, ..trace };
     for child in dispatched {
         if !seen.insert(child) {
             continue;

@@ -48,7 +48,7 @@ fn trajectory(
     let (machine, output) = (&history.machine, &history.output);
     let last = TrajectoryRecord { at: &at, event: None, machine, output };
     let builder = builder.unwrap_or_else(|| begin(&history));
-    let mut trajectory_of = builder.finish(session.to_string(), &last);
+    let mut trajectory_of = builder.finish(session.to_string(), &last, history.stop_reason());
     for child in dispatched {
         if !seen.insert(child) {
             continue;

@@ -21,7 +21,7 @@ use crate::journal::{
     JournalError, ReadRecord, SessionHistory, SessionId, SessionStore, StoredContent, StoredRecord,
     WorkspaceIdentity,
 };
-use crate::machine::{Authorization, Effect, Event, State, StateKind};
+use crate::machine::{Authorization, Effect, Event, State, StateKind, StopReason};
 use crate::tools::{
     BuiltInTool, ExecutionMode, MaxResultTokens, ToolRegistry, describe, standard_tools,
 };
@@ -67,7 +67,7 @@ impl SessionUsage {
         let run = history.machine.state.run();
         Self {
             steps: run.steps,
-            llm_calls: run.model_calls,
+            llm_calls: run.model_calls + history.costs.subagent_calls,
             tokens: run.used.tokens.0,
             cost: run.rules.price.map(|_| MicroUsd::as_dollars(run.used.cost)),
         }
@@ -380,10 +380,9 @@ impl WhatIfReplay {
     }
 
     fn finish(self, session: SessionId) -> WhatIfReport {
-        let outcome = self.recorded.machine.state.outcome();
         WhatIfReport {
             session_id: session,
-            stop_reason: outcome.map(|outcome| outcome.reason.name()),
+            stop_reason: self.recorded.stop_reason().map(StopReason::name),
             recorded: SessionUsage::of(&self.recorded),
             first_difference: self.first_difference,
             divergence: self.divergence,

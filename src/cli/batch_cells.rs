@@ -18,7 +18,9 @@ use architect::workflow::batch::{
 use architect::workflow::with_evaluator;
 
 use super::args::SettingsArgs;
-use super::config_options::{DEFAULT_AGENT, SavedOptions, as_sets, execution_mode, layer_sources};
+use super::config_options::{
+    DEFAULT_AGENT, SavedOptions, as_sets, asks_for_confinement, execution_mode, layer_sources,
+};
 use super::error::error_hints;
 
 /// Configures cells from the options of the command and the manifest.
@@ -47,11 +49,7 @@ pub(crate) fn common_options(
     let mut sets = settings.layers.set.clone();
     let overrides = &settings.keys.overrides;
     sets.extend(as_sets(overrides));
-    // A confinement that is requested has to be possible.
-    let is_confined = |set: &OptionOverride| {
-        set.key == "sandbox.network" || set.key == "sandbox.mode" && set.value != "off"
-    };
-    if overrides.iter().any(is_confined) {
+    if overrides.iter().any(asks_for_confinement) {
         sets.push("sandbox.required=true".to_owned());
     }
     let agent = settings.agent.clone().unwrap_or_else(|| default_agent.to_owned());

@@ -166,16 +166,24 @@ pub(crate) fn layer_sources(layers: &LayerArgs, world: &ProcessEnv) -> ConfigSou
 fn collect_options(args: &SettingsArgs, output: Option<&OutputArgs>) -> Vec<OptionOverride> {
     let mut overrides: Vec<OptionOverride> = workspace(&args.layers).into_iter().collect();
     overrides.extend_from_slice(&args.keys.overrides);
-    // A confinement that is requested has to be possible.
-    let is_confined = |set: &&OptionOverride| set.key == "sandbox.mode" && set.value != "off";
-    let required = overrides.iter().find(is_confined).map(|set| OptionOverride {
-        key: "sandbox.required",
-        value: "true".to_owned(),
-        option: set.option.clone(),
-    });
+    let required =
+        overrides.iter().find(|set| asks_for_confinement(set)).map(|set| OptionOverride {
+            key: "sandbox.required",
+            value: "true".to_owned(),
+            option: set.option.clone(),
+        });
     overrides.extend(required);
     overrides.extend(output.into_iter().flat_map(|output| output.keys.overrides.iter().cloned()));
     overrides
+}
+
+/// Returns whether an option asks for a confinement, which then has to be possible.
+pub(crate) fn asks_for_confinement(set: &OptionOverride) -> bool {
+    match set.key {
+        "sandbox.mode" => set.value != "off",
+        "sandbox.network" => set.value != "on",
+        _ => false,
+    }
 }
 
 fn workspace(layers: &LayerArgs) -> Option<OptionOverride> {

@@ -11,6 +11,7 @@ use architect::app::{
     start_telemetry,
 };
 use architect::config::{Config, LayerRank};
+use architect::journal::SessionHistory;
 use architect::machine::{CloseReason, RunStatus, StopReason};
 use architect::types::{Signal, TimeSpan, pluralize};
 use architect::view::report::{ReportFormat, RunReport};
@@ -19,6 +20,7 @@ use architect::view::{
     save,
 };
 use architect::workflow::batch::emit::shell_word;
+use architect::workflow::engine::counted_result;
 use architect::workflow::{EvaluatedRuns, RetryContext, evaluate, plan_first};
 use architect::workspace::{IoError, resolve_inside};
 use rustix::fs::{Access, access};
@@ -39,6 +41,14 @@ pub(crate) enum RunMode {
     PlanFirst,
 }
 
+/// A task that is run.
+pub(crate) struct TaskRun<'a> {
+    pub(crate) request: RunRequest,
+    pub(crate) mode: RunMode,
+    /// The evaluations of earlier answers of its session, whose costs are part of its own.
+    pub(crate) evaluations: &'a [SessionHistory],
+}
+
 /// Runs a task, reports the result, and returns the exit code.
 ///
 /// # Errors
@@ -46,11 +56,11 @@ pub(crate) enum RunMode {
 /// Fails when it could not begin, and when its result could not be written.
 pub(crate) fn run(
     setup: &RunSetup,
-    request: RunRequest,
-    mode: RunMode,
+    task: TaskRun<'_>,
     args: &OutputArgs,
     worktree: Option<&WorktreeRun>,
 ) -> Result<u8, CliError> {
+    let TaskRun { request, mode, evaluations } = task;
     let plan = plan_outputs(setup, args)?;
     let Sinks { reporter: show, prompt, is_terminal } =
         sinks::open_sinks(args, &setup.config, &setup.env)?;
@@ -76,7 +86,8 @@ pub(crate) fn run(
     if let Some(notice) = commits.and_then(|commits| commits.notice()) {
         log::warn!("{notice}");
     }
-    let results = show.results(StopReason::InternalError, "the run broke down");
+    let mut results = show.results(StopReason::InternalError, "the run broke down");
+    results.extend(evaluations.iter().map(|it| counted_result(it, CostSource::Eval, &about)));
     let result = done.result(&results, &about);
     let (Some(mut result), Some(ended)) = (result, done.runs.get(done.answer_run)) else {
         return Err(CliError::failed("the run left no result"));
@@ -212,7 +223,7 @@ pub(crate) fn run_workflow(
         RunMode::Direct => vec![setup.run(request, io.clone())?],
         RunMode::PlanFirst => plan_first(setup, request, io)?,
     };
-    Ok(evaluate(setup, &task, runs, &retry, io)?)
+    Ok(evaluate(setup, &task, runs, &retry, io))
 }
 
 /// Returns the command that resumes a session whose run ended early. Money and tokens are totals of the session, so a

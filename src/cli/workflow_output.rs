@@ -13,7 +13,7 @@ use architect::app::{
 };
 use architect::config::Config;
 use architect::journal::{Durability, SessionStore};
-use architect::machine::{CloseReason, LlmFailure, StopReason};
+use architect::machine::{CloseReason, StopReason};
 use architect::types::{Language, MicroUsd};
 use architect::view::report::RunReport;
 use architect::view::{CostSource, RunInfo, RunResult, sanitize};
@@ -329,6 +329,10 @@ impl StartedWorkflow<'_> {
     fn stop_reason(&self, outcome: WorkflowOutcome, history: &WorkflowHistory) -> StopReason {
         let is_endless = |step: &StepDefinition| step.metric.is_some() && step.checks.is_empty();
         let has_checks = !self.workflow.steps.iter().any(is_endless);
+        let of_last_session = || {
+            let last = history.iterations.last().and_then(|it| it.report.as_ref());
+            StopReason::from_name(&last?.stop_reason)
+        };
         match outcome {
             WorkflowOutcome::Interrupted(signal) => StopReason::UserInterrupt(signal),
             WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => {
@@ -346,16 +350,14 @@ impl StartedWorkflow<'_> {
                 End::IterationsUsed | End::NothingChanged | End::NotMeasured,
             ) => StopReason::Closed(CloseReason::MaxSteps),
             WorkflowOutcome::Ended(End::Incomplete) => {
-                let name = history.iterations.last().and_then(|it| it.report.as_ref());
-                let name = name.map(|report| report.stop_reason.as_str());
-                let known = StopReason::ALL.into_iter().find(|it| Some(it.name()) == name);
-                known.unwrap_or(StopReason::ChecksFailed)
+                of_last_session().unwrap_or(StopReason::ChecksFailed)
             }
-            WorkflowOutcome::Ended(End::SessionFailed(code)) => StopReason::LlmError(match code {
-                4 => LlmFailure::Auth,
-                5 => LlmFailure::Timeout,
-                _ => LlmFailure::Other,
-            }),
+            WorkflowOutcome::Ended(End::SessionFailed(code)) => {
+                let has_code = |reason: &StopReason| reason.exit_code() == code;
+                let failure = StopReason::ALL.into_iter().find(has_code);
+                let of_session = of_last_session().filter(has_code);
+                of_session.or(failure).unwrap_or(StopReason::InternalError)
+            }
         }
     }
 

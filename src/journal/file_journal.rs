@@ -19,7 +19,7 @@ use super::record_line::{RecordBody, RecordLine, seal};
 use super::session_id::SessionId;
 use super::space_reservation::SpaceReservation;
 use super::steering_queue::SteeringQueue;
-use crate::machine::{Done, Event, Fingerprint};
+use crate::machine::{Done, Event, Fingerprint, StopReason};
 use crate::port::{Journal, JournalRecord, StoreError};
 use crate::types::{CheckpointRecord, RunTime, Sha256Digest, TimeSpan};
 use crate::workspace::{IoError, lock_within};
@@ -107,6 +107,33 @@ impl FileJournal {
         let ts = Some(self.epoch.plus(at));
         let line = self.record_line(at, RecordBody::Checkpoint(record));
         self.write_line(&RecordLine { ts, ..line })
+    }
+
+    /// Writes that a run has ended for this reason: its own, or that of the evaluation of its answer.
+    pub(super) fn write_ended(
+        &mut self,
+        at: RunTime,
+        done: &Done,
+        reason: StopReason,
+        fingerprint: Fingerprint,
+    ) -> Result<()> {
+        let (ts, before) = (Some(self.epoch.plus(at)), self.health.clone());
+        let ended = EndedRecord {
+            status: reason.status().as_str().to_owned(),
+            reason: reason.name().to_owned(),
+            steps: done.run.steps,
+            model_calls: done.run.model_calls,
+            cost: done.run.used.cost.0,
+            tokens: done.run.used.tokens.0,
+        };
+        let line = self.record_line(at, RecordBody::Ended(&ended)).with_fingerprint(fingerprint);
+        let hash_before = Some(digest_of(&self.hasher));
+        let written = self.write_line(&RecordLine { ts, hash_before, ..line });
+        // The end summarizes records that can be synced without it.
+        if matches!(self.health, WriterHealth::Full(_)) {
+            self.health = before;
+        }
+        written
     }
 
     pub(super) fn record_line<'a>(&self, at: RunTime, body: RecordBody<'a>) -> RecordLine<'a> {
@@ -202,17 +229,7 @@ impl Journal for FileJournal {
             }
             JournalRecord::Checkpoint(record) => self.write_checkpoint(at, record),
             JournalRecord::Ended { done, fingerprint } => {
-                let (ts, before) = (Some(self.epoch.plus(at)), self.health.clone());
-                let ended = ended_record(done);
-                let line = self.record_line(at, RecordBody::Ended(&ended));
-                let line = line.with_fingerprint(fingerprint);
-                let hash_before = Some(digest_of(&self.hasher));
-                let written = self.write_line(&RecordLine { ts, hash_before, ..line });
-                // The end summarizes records that can be synced without it.
-                if matches!(self.health, WriterHealth::Full(_)) {
-                    self.health = before;
-                }
-                written
+                self.write_ended(at, done, done.outcome.reason, fingerprint)
             }
         };
         written.map_err(|error| StoreError(text(&error)))
@@ -247,16 +264,4 @@ pub(super) fn lock(file: &File, path: &Path) -> Result<bool> {
 
 fn text(error: &JournalError) -> Arc<str> {
     error.to_string().into()
-}
-
-fn ended_record(done: &Done) -> EndedRecord {
-    let reason = done.outcome.reason;
-    EndedRecord {
-        status: reason.status().as_str().to_owned(),
-        reason: reason.name().to_owned(),
-        steps: done.run.steps,
-        model_calls: done.run.model_calls,
-        cost: done.run.used.cost.0,
-        tokens: done.run.used.tokens.0,
-    }
 }

@@ -147,7 +147,7 @@ pub struct ResumedRecord {
     pub resumption: Resumption,
 }
 
-/// How a run ended.
+/// How a run ended. A second one follows if the evaluation of the answer decides otherwise; the newest one counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedRecord {
     /// `success`, `partial` or `failed`.

@@ -15,7 +15,8 @@ use super::session_id::SessionId;
 use super::steering_queue::MessageId;
 use crate::machine::{
     Authorization, CallIntent, CostBreakdown, Event, FileDigests, Fingerprint, Machine,
-    MachineOutput, ModelUsage, PricedUsage, Resumption, RunStatus, State, StateKind, abandon,
+    MachineOutput, ModelUsage, PricedUsage, Resumption, RunStatus, State, StateKind, StopReason,
+    abandon,
 };
 use crate::types::{
     CallId, CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, FaultKind, RunTime,
@@ -275,6 +276,14 @@ impl SessionHistory {
     fn add_model_usage(&mut self, before: &State, event: Option<&Event>) {
         let change = (before, event, &self.machine.state);
         ModelUsage::add_between(&mut self.models, &self.setup.model, change);
+    }
+
+    /// Returns for which reason the run has ended; `None` if it has not.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        let outcome = self.machine.state.outcome()?;
+        // The evaluation of an answer decides after the machine.
+        let recorded = self.ended.as_ref().and_then(|ended| StopReason::from_name(&ended.reason));
+        Some(recorded.filter(|it| it.name() != outcome.reason.name()).unwrap_or(outcome.reason))
     }
 
     /// Returns whether the setup comes from an import and the session was not resumed here since. Its options, folder

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 
-use super::blobs::sha256_of_file;
+use super::blobs::{digest_of, sha256_of_file};
 use super::error::{IoContext, JournalError, Result};
 use super::file_journal::FileJournal;
 use super::header::{ResumedRecord, SessionSetup, WallTime};
@@ -19,11 +19,11 @@ use super::steering_queue::{MessageId, MessageKind, QueuedMessage};
 use super::workspace_identity::WorkspaceChange;
 use crate::machine::{
     CallIntent, CallState, FileDigests, Fingerprint, Machine, MachineOutput, RecoveredCall,
-    ResumePrompt, Resumption, State,
+    ResumePrompt, Resumption, State, StopReason,
 };
 use crate::types::{
-    CallId, CheckpointRecord, FileAction, FileChange, Image, LimitBaseline, RunRules, Tokens,
-    ToolCall, ToolResult, ToolStatus,
+    CallId, CheckpointRecord, FileAction, FileChange, Image, LimitBaseline, RunRules, Sha256Digest,
+    Tokens, ToolCall, ToolResult, ToolStatus,
 };
 use crate::workspace::{leftover_path, remove_unneeded};
 
@@ -92,6 +92,24 @@ impl OpenedSession {
         self.history.last_seq = seq;
         self.history.checkpoints.push(StoredCheckpoint { seq, record });
         Ok(())
+    }
+
+    /// Records for which reason the run has ended, where that was decided after it: by the evaluation of its answer. Returns
+    /// the SHA-256 of the journal. It is durable when this returns.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal can't be written.
+    pub fn record_end(self, reason: StopReason) -> Result<Sha256Digest> {
+        let Self { mut journal, history, .. } = self;
+        if let State::Done(done) = &history.machine.state
+            && history.stop_reason() != Some(reason)
+        {
+            let fingerprint = Fingerprint::of(&history.machine, &history.output.effects);
+            journal.write_ended(history.at, done, reason, fingerprint)?;
+            journal.sync_file()?;
+        }
+        Ok(digest_of(&journal.hasher))
     }
 
     /// Returns the running calls that have dispatched a session into a worktree of its own, each with that session.

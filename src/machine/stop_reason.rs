@@ -111,6 +111,11 @@ impl StopReason {
         self.row().0
     }
 
+    /// Returns the first reason with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+
     /// Returns the status of a run with this reason.
     pub fn status(self) -> RunStatus {
         self.row().1

@@ -15,5 +15,6 @@ pub mod what_if_lanes;
 pub use plan_first::plan_first;
 pub use remaining_limits::subtract_charge;
 pub use self_eval::{
-    EvaluatedRuns, Evaluation, RetryContext, evaluate, evaluation_charge, with_evaluator,
+    EvaluatedRuns, Evaluation, RetryContext, evaluate, evaluation_charge, stored_evaluations,
+    with_evaluator,
 };

@@ -1,5 +1,7 @@
 //! Self-evaluation: another run of the same model evaluates the result of a task.
 
+use std::ops::Add as _;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -11,9 +13,11 @@ use crate::app::{
 use crate::config::{
     AgentDefinition, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig, ModelName,
 };
-use crate::journal::{DamagePolicy, JournalError, ParentCall, SessionId, SessionStore};
+use crate::journal::{
+    DamagePolicy, JournalError, ParentCall, SessionHistory, SessionId, SessionStore,
+};
 use crate::machine::{Machine, StopReason, abandon};
-use crate::types::{ConfirmMode, ConversationItem, Isolation, Tokens, ToolStatus};
+use crate::types::{ConfirmMode, ConversationItem, Isolation, Sha256Digest, Tokens, ToolStatus};
 use crate::view::{CostSource, RunInfo, RunResult, sanitize};
 
 /// The result of an evaluation.
@@ -42,8 +46,10 @@ pub struct EvaluatedRuns {
     pub interrupted_run: Option<usize>,
     /// The evaluation of that answer, if there is one.
     pub evaluation: Option<Evaluation>,
-    /// The stop reason of the workflow if it differs from that of the run: the evaluation failed.
+    /// The stop reason if it differs from that of the run: the evaluation failed.
     pub stop_reason_override: Option<StopReason>,
+    /// The SHA-256 of the journal of the evaluated session, with the end that the evaluation has decided.
+    pub journal_hash: Option<Sha256Digest>,
 }
 
 /// The system prompt of the evaluator.
@@ -74,17 +80,13 @@ pub struct RetryContext {
 
 /// Evaluates the newest of these runs, unless the settings turn that off. With `full`, a run whose evaluation fails is
 /// continued in the same session, up to the configured number of retries. The answer with the best evaluation counts.
-///
-/// # Errors
-///
-/// Fails if a run can't be started.
 pub fn evaluate(
     setup: &RunSetup,
     task: &str,
     runs: Vec<FinishedRun>,
     again: &RetryContext,
     io: &RunIo,
-) -> Result<EvaluatedRuns, AppError> {
+) -> EvaluatedRuns {
     let settings = &setup.config.settings.evaluation;
     let retries = match settings.mode {
         EvaluationMode::Full => settings.max_retries,
@@ -92,14 +94,13 @@ pub fn evaluate(
     };
     let mut newest = runs.len().saturating_sub(1);
     let mut all = EvaluatedRuns { answer_run: newest, runs, ..EvaluatedRuns::default() };
-    if settings.mode == EvaluationMode::Off {
-        return Ok(all);
+    let is_success = all.runs.get(newest).is_some_and(FinishedRun::is_success);
+    if settings.mode == EvaluationMode::Off || !is_success {
+        return all;
     }
     for attempt in 0..=retries {
-        let evaluation = all.evaluate_run(setup, task, newest, again, io)?;
-        let is_evaluated = all.runs.get(newest).is_some_and(FinishedRun::is_success);
-        all.stop_reason_override =
-            is_evaluated.then_some(StopReason::EvaluationFailed).or(all.stop_reason_override);
+        all.stop_reason_override = Some(StopReason::EvaluationFailed);
+        let evaluation = all.evaluate_run(setup, task, newest, again, io);
         let Some(evaluation) = evaluation.filter(|_| all.interrupted_run.is_none()) else { break };
         let is_good = evaluation.meets(settings.confidence_threshold);
         let message = evaluation.feedback();
@@ -112,17 +113,14 @@ pub fn evaluate(
         if is_good || attempt == retries {
             break;
         }
-        let session = all.runs[newest].session;
         let Some(store) = &again.store else { break };
-        let opened = store.reopen(session, DamagePolicy::Refuse)?;
-        let target = SessionTarget::Stored(store.clone(), Box::new(opened));
-        let request = RunRequest {
-            options: again.options.clone(),
-            exit_on_partial: again.exit_on_partial,
-            ..RunRequest::new(message, target, CostSource::Agent)
+        let ended = match all.send_back(setup, message, newest, (store, again), io) {
+            Ok(ended) => ended,
+            Err(error) => {
+                log::warn!("the run can't continue after its evaluation: {error}");
+                break;
+            }
         };
-        let config = remaining_config(&setup.config, &all.runs, Some(session));
-        let ended = setup.with_config(config).run(request, io.clone())?;
         newest = all.runs.len();
         let is_success = ended.is_success();
         all.push(ended);
@@ -130,18 +128,24 @@ pub fn evaluate(
             break;
         }
     }
-    Ok(all)
+    if let Some(store) = &again.store {
+        all.record_end(store, newest);
+    }
+    all
 }
 
-/// Returns what the stored evaluations of the answers of a session have used, also those that were cut off.
+/// Returns the stored evaluations of the answers of a session, also those that were cut off.
 ///
 /// # Errors
 ///
 /// Fails if the store can't be listed.
-pub fn evaluation_charge(store: &SessionStore, session: SessionId) -> Result<Charge, JournalError> {
-    let mut sum = Charge::default();
+pub fn stored_evaluations(
+    store: &SessionStore,
+    session: SessionId,
+) -> Result<Vec<SessionHistory>, JournalError> {
+    let mut evaluations = Vec::new();
     if store.reader(session).is_err() {
-        return Ok(sum);
+        return Ok(evaluations);
     }
     // An evaluation begins after what it evaluates, and ids are in the order of time.
     for listed in store.list()?.into_iter().filter(|listed| listed.session > session) {
@@ -149,12 +153,17 @@ pub fn evaluation_charge(store: &SessionStore, session: SessionId) -> Result<Cha
         let Some(header) = store.header(listed.session) else { continue };
         let dispatcher = header.dispatched_by.as_ref();
         if dispatcher.is_some_and(|it| it.is_evaluation() && it.session == session) {
-            let (history, _) = store.load(listed.session)?;
-            // It is not resumed any more. A call without a reply counts as when it is.
-            sum = sum + abandon(history.machine.state).run().used.into();
+            evaluations.push(store.load(listed.session)?.0);
         }
     }
-    Ok(sum)
+    Ok(evaluations)
+}
+
+/// Returns what these evaluations have used.
+pub fn evaluation_charge(evaluations: &[SessionHistory]) -> Charge {
+    // They are not resumed any more. A call without a reply counts as when they are.
+    let charge = |it: &SessionHistory| abandon(it.machine.state.clone()).run().used.into();
+    evaluations.iter().map(charge).fold(Charge::default(), Charge::add)
 }
 
 impl EvaluatedRuns {
@@ -162,15 +171,11 @@ impl EvaluatedRuns {
     pub fn result(&self, results: &[RunResult], info: &RunInfo) -> Option<RunResult> {
         let joined = RunResult::join(results, self.answer_run)?;
         let mut result = with_dry_run_plan(joined, self.runs.get(self.answer_run)?);
-        if let Some(reason) = self.stop_reason_override {
+        if let Some(reason) = self.stop_reason() {
             (result.status, result.stop_reason) = (reason.status(), Some(reason));
             result.exit_code = info.exit_code(reason);
         }
-        // The answer stands, and so does the wish to stop.
-        if let Some(end) = self.interrupted_run.and_then(|index| results.get(index)) {
-            (result.status, result.stop_reason) = (end.status, end.stop_reason);
-            result.exit_code = end.exit_code;
-        }
+        result.journal_hash = self.journal_hash.or(result.journal_hash);
         let evaluation = self.evaluation.as_ref();
         result.evaluation = evaluation.and_then(|found| serde_json::to_value(found).ok());
         Some(result)
@@ -184,7 +189,51 @@ impl EvaluatedRuns {
         self.runs.push(ended);
     }
 
-    /// Evaluates a run. There is no evaluation of a run that did not succeed, or if the evaluator gives no answer.
+    /// Returns for which reason they have ended: the user's wish to stop counts before the evaluation, and that before the
+    /// run that it evaluates.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        let of_run = |index: usize| Some(self.runs.get(index)?.outcome()?.reason);
+        let interrupt = self.interrupted_run.and_then(of_run);
+        interrupt.or(self.stop_reason_override).or_else(|| of_run(self.answer_run))
+    }
+
+    /// Continues the session of a run with a message about its evaluation.
+    fn send_back(
+        &self,
+        setup: &RunSetup,
+        message: String,
+        run: usize,
+        (store, again): (&SessionStore, &RetryContext),
+        io: &RunIo,
+    ) -> Result<FinishedRun, AppError> {
+        let session = self.runs[run].session;
+        let opened = store.reopen(session, DamagePolicy::Refuse)?;
+        let target = SessionTarget::Stored(store.clone(), Box::new(opened));
+        let request = RunRequest {
+            options: again.options.clone(),
+            exit_on_partial: again.exit_on_partial,
+            ..RunRequest::new(message, target, CostSource::Agent)
+        };
+        let config = remaining_config(&setup.config, &self.runs, Some(session));
+        setup.with_config(config).run(request, io.clone())
+    }
+
+    /// Stores how they have ended in the session of this run, where its own end would be wrong.
+    fn record_end(&mut self, store: &SessionStore, run: usize) {
+        let (Some(reason), Some(run)) = (self.stop_reason(), self.runs.get(run)) else { return };
+        let opened = store.reopen(run.session, DamagePolicy::Refuse);
+        match opened.and_then(|opened| opened.record_end(reason)) {
+            Ok(hash) => self.journal_hash = Some(hash),
+            Err(error) => log::warn!(
+                "session {} is stored as {}, and not as {reason}: {error}",
+                run.session,
+                run.outcome().map_or("unfinished", |outcome| outcome.reason.name()),
+            ),
+        }
+    }
+
+    /// Evaluates a run that has succeeded. There is no evaluation if the evaluator can't run or gives no answer: what was
+    /// done and paid for stands.
     fn evaluate_run(
         &mut self,
         setup: &RunSetup,
@@ -192,10 +241,8 @@ impl EvaluatedRuns {
         run: usize,
         again: &RetryContext,
         io: &RunIo,
-    ) -> Result<Option<Evaluation>, AppError> {
-        let Some(evaluated) = self.runs.get(run).filter(|run| run.is_success()) else {
-            return Ok(None);
-        };
+    ) -> Option<Evaluation> {
+        let evaluated = self.runs.get(run)?;
         let task = format!("## Task\n\n{task}\n\n{}", format_work(&evaluated.machine));
         let evaluator = evaluator_setup(setup, remaining_config(&setup.config, &self.runs, None));
         // What it costs is part of what the sessions cost.
@@ -206,16 +253,20 @@ impl EvaluatedRuns {
             }
             None => SessionTarget::Ephemeral,
         };
-        let ended = evaluator.run(RunRequest::new(task, target, CostSource::Eval), io.clone())?;
+        let request = RunRequest::new(task, target, CostSource::Eval);
+        let ended = evaluator.run(request, io.clone()).inspect_err(|error| {
+            log::warn!("the evaluation failed: {error}");
+        });
+        let ended = ended.ok()?;
         let answer = ended.outcome().and_then(|outcome| outcome.output.clone());
         self.push(ended);
         match Evaluation::parse(&answer.unwrap_or_default()) {
-            Ok(evaluation) => Ok(Some(evaluation)),
+            Ok(evaluation) => Some(evaluation),
             Err(why) => {
                 if self.interrupted_run.is_none() {
-                    log::warn!("the evaluation of the answer has no result: {why}");
+                    log::warn!("the evaluation failed: {why}");
                 }
-                Ok(None)
+                None
             }
         }
     }
@@ -337,7 +388,8 @@ impl Evaluation {
             read.next()?.ok()
         };
         let evaluation = text.match_indices('{').find_map(parse);
-        match evaluation.ok_or_else(|| "the answer is no evaluation".to_owned())? {
+        let unread = || "its model did not answer in the expected form".to_owned();
+        match evaluation.ok_or_else(unread)? {
             evaluation if (0.0..=1.0).contains(&evaluation.confidence) => Ok(evaluation),
             Self { confidence, .. } => {
                 Err(format!("its confidence is {confidence}, and not between 0 and 1"))
@@ -385,7 +437,7 @@ mod tests {
         for text in ["", "yes", "{}", "{\"completed\": 1}"] {
             assert_eq!(
                 Evaluation::parse(text).unwrap_err(),
-                "the answer is no evaluation",
+                "its model did not answer in the expected form",
                 "{text}"
             );
         }

@@ -6,7 +6,7 @@ use architect::app::demo::Demo;
 use crate::cli::args::DemoArgs;
 use crate::cli::error::CliError;
 use crate::cli::output;
-use crate::cli::task::{self, RunMode};
+use crate::cli::task::{self, RunMode, TaskRun};
 
 pub(crate) fn run(args: &DemoArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let demo = Demo::new(world)?;
@@ -19,7 +19,8 @@ pub(crate) fn run(args: &DemoArgs, world: ProcessEnv) -> Result<u8, CliError> {
     if run_test(&demo, "before", &say)? {
         return Err(CliError::failed("the test passes before anything was done"));
     }
-    let code = task::run(&demo.setup, demo.run_request()?, RunMode::Direct, &args.output, None)?;
+    let task = TaskRun { request: demo.run_request()?, mode: RunMode::Direct, evaluations: &[] };
+    let code = task::run(&demo.setup, task, &args.output, None)?;
     let passes = run_test(&demo, "after", &say)?;
     if args.keep {
         say(&format!("The workspace stays at {}", demo.keep_workspace().display()));

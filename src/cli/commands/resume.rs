@@ -13,7 +13,7 @@ use architect::journal::{
 use architect::types::ToolStatus;
 use architect::view::{CostSource, sanitize};
 use architect::workflow::batch::coordination::Charge;
-use architect::workflow::{evaluation_charge, subtract_charge};
+use architect::workflow::{evaluation_charge, stored_evaluations, subtract_charge};
 use architect::workspace::image::ImageSource;
 use architect::workspace::read_input;
 use architect::workspace::worktree::{RecordedFiles, WorktreeContent, WorktreeName};
@@ -22,7 +22,7 @@ use crate::cli::args::{ForkArgs, ImageArgs, OutputArgs, ResumeArgs, SettingsArgs
 use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
-use crate::cli::task::{self, RunMode};
+use crate::cli::task::{self, RunMode, TaskRun};
 use crate::cli::worktree_run::{self, WorktreeRun};
 use crate::cli::{output, task_text};
 
@@ -186,6 +186,8 @@ pub(super) struct PreparedResume {
     pub(super) setup: RunSetup,
     /// Dropped after the set-up, whose commands work there.
     pub(super) worktree: Option<WorktreeRun>,
+    /// The evaluations of its answers so far.
+    evaluations: Vec<SessionHistory>,
     notes: Vec<String>,
 }
 
@@ -197,12 +199,13 @@ fn resume_session(
     output: &OutputArgs,
     world: ProcessEnv,
 ) -> Result<u8, CliError> {
-    let PreparedResume { worktree, setup, request, notes } =
+    let PreparedResume { worktree, setup, request, evaluations, notes } =
         prepare_resume(stored, session, request, Some(output), world)?;
     if !output.quiet {
         notes.iter().for_each(|note| output::print_stderr(note));
     }
-    task::run(&setup, request, RunMode::Direct, output, worktree.as_ref())
+    let task = TaskRun { request, mode: RunMode::Direct, evaluations: &evaluations };
+    task::run(&setup, task, output, worktree.as_ref())
 }
 
 /// Opens a session, and sets its run up with its stored options and with those given now. Without `output`, its result is
@@ -234,10 +237,11 @@ pub(super) fn prepare_resume(
     }
     let (mut config, saved) =
         config_options::load_config(request.settings, output, &world, &stored_options)?;
-    let evaluations = evaluation_charge(&stored.store, session)?;
-    let note = restart_limits(&mut opened, &config, &request, evaluations);
+    let evaluations = stored_evaluations(&stored.store, session)?;
+    let charge = evaluation_charge(&evaluations);
+    let note = restart_limits(&mut opened, &config, &request, charge);
     // They are runs of their own, and part of what the session may spend.
-    subtract_charge(&mut config.settings.limits, evaluations);
+    subtract_charge(&mut config.settings.limits, charge);
     if let Some(worktree) = &mut worktree {
         worktree.use_for(Some(session))?;
         worktree.enter(&mut config);
@@ -256,7 +260,7 @@ pub(super) fn prepare_resume(
         source: CostSource::Agent,
         exit_on_partial: output.and_then(|output| output.exit_code_on_partial),
     };
-    Ok(PreparedResume { request, setup, worktree, notes })
+    Ok(PreparedResume { request, setup, worktree, evaluations, notes })
 }
 
 /// Restarts the limits of steps and time, for a session that has ended or gets another message. Returns a note about

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::cli::args::{OutputFormat, RunArgs};
 use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
-use crate::cli::task::{self, RunMode};
+use crate::cli::task::{self, RunMode, TaskRun};
 use crate::cli::worktree_run::{self, WorktreeRun};
 use crate::cli::{output, task_text};
 
@@ -105,7 +105,8 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
         ..RunRequest::new(text, target, CostSource::Agent)
     };
     let mode = if args.plan_first { RunMode::PlanFirst } else { RunMode::Direct };
-    let code = task::run(&setup, request, mode, &args.output, worktree.as_ref());
+    let task = TaskRun { request, mode, evaluations: &[] };
+    let code = task::run(&setup, task, &args.output, worktree.as_ref());
     if let (Some(path), Some(record)) = (&args.record, &setup.recorder)
         && record.is_empty()
     {

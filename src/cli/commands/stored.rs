@@ -12,7 +12,7 @@ use architect::journal::{
     Divergence, JournalEnd, JournalEndKind, MessageKind, QueuedMessage, SessionHistory, SessionId,
     SessionIndex,
 };
-use architect::machine::StateKind;
+use architect::machine::{StateKind, StopReason};
 use architect::types::{Sha256Digest, pluralize};
 use architect::view::atif::Trajectory;
 use architect::view::save;
@@ -142,12 +142,11 @@ impl ReplayDocument<'_> {
         records: u64,
         divergence: Option<&Divergence>,
     ) -> Self {
-        let outcome = history.machine.state.outcome();
         Self {
             session_id: session,
             records,
             state: history.machine.state.kind(),
-            stop_reason: outcome.map(|outcome| outcome.reason.name()),
+            stop_reason: history.stop_reason().map(StopReason::name),
             whole: end.kind == JournalEndKind::Whole,
             files_error: None,
             difference: divergence
@@ -158,9 +157,8 @@ impl ReplayDocument<'_> {
 }
 
 fn describe_state(history: &SessionHistory) -> String {
-    let state = &history.machine.state;
-    let reason = state.outcome().map(|outcome| format!(" ({})", outcome.reason.name()));
-    format!("{}{}", state.kind().as_str(), reason.unwrap_or_default())
+    let reason = history.stop_reason().map(|reason| format!(" ({reason})"));
+    format!("{}{}", history.machine.state.kind().as_str(), reason.unwrap_or_default())
 }
 
 fn describe_end(end: &JournalEnd) -> String {

@@ -6,7 +6,9 @@ use super::{
     ATIF_VERSION, StepSource, Trajectory, TrajectoryAgent, TrajectoryCall, TrajectoryMetrics,
     TrajectoryObservation, TrajectoryResult, TrajectoryStep, TrajectoryTotals,
 };
-use crate::machine::{CallState, EntryId, Event, Executing, Machine, MachineOutput, State};
+use crate::machine::{
+    CallState, EntryId, Event, Executing, Machine, MachineOutput, State, StopReason,
+};
 use crate::types::{
     ConversationItem, MessageOrigin, MicroUsd, OpaqueBlock, Reply, ReplyPart, ToolCall, ToolResult,
 };
@@ -83,7 +85,12 @@ impl TrajectoryBuilder {
     }
 
     /// Returns the trajectory of a session, up to here.
-    pub fn finish(mut self, session: String, last: &TrajectoryRecord<'_>) -> Trajectory {
+    pub fn finish(
+        mut self,
+        session: String,
+        last: &TrajectoryRecord<'_>,
+        reason: Option<StopReason>,
+    ) -> Trajectory {
         if let State::Executing(Executing { reply, calls, .. }) = &last.machine.state {
             let results = calls.iter().map(|open| match &open.state {
                 CallState::Completed(result) => Some(result),
@@ -105,8 +112,7 @@ impl TrajectoryBuilder {
             extra: Map::new(),
         };
         let mut extra = Map::new();
-        let reason = last.machine.state.outcome().map(|outcome| outcome.reason.name());
-        extra.insert("stop_reason".to_owned(), json!(reason));
+        extra.insert("stop_reason".to_owned(), json!(reason.map(StopReason::name)));
         Trajectory {
             schema_version: ATIF_VERSION.to_owned(),
             session_id: Some(session.clone()),

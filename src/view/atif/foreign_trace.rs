@@ -85,8 +85,7 @@ impl Trajectory {
     }
 
     fn stop_reason(&self) -> Option<StopReason> {
-        let name = self.extra.get("stop_reason")?.as_str()?;
-        StopReason::ALL.into_iter().find(|reason| reason.name() == name)
+        StopReason::from_name(self.extra.get("stop_reason")?.as_str()?)
     }
 
     /// Returns when the first step came.

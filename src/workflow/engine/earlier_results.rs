@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::history::WorkflowHistory;
 use super::parallel_items::batch_path;
 use crate::app::usage_before;
-use crate::journal::{JournalError, SessionStore};
+use crate::journal::{JournalError, SessionHistory, SessionStore};
 use crate::machine::StopReason;
 use crate::types::Durability;
 use crate::view::result::RunResultBuilder;
@@ -32,8 +32,7 @@ pub fn earlier_results(
     let mut earlier = Vec::new();
     for store in std::iter::once(store).chain(&stores) {
         for listed in store.list()? {
-            let session_id: Arc<str> = listed.session.to_string().into();
-            if known.contains(&*session_id) {
+            if known.contains(&*listed.session.to_string()) {
                 continue;
             }
             // One without a header has sent nothing.
@@ -43,12 +42,17 @@ pub fn earlier_results(
                 Some(_) => continue,
                 None => CostSource::Agent,
             };
-            let (prior_usage, prior_models) = usage_before(&history);
-            let info =
-                RunInfo { session_id, cost_source, prior_usage, prior_models, ..info.clone() };
-            let counted = RunResultBuilder::new(Arc::new(info));
-            earlier.push(counted.result((StopReason::InternalError, "")));
+            earlier.push(counted_result(&history, cost_source, info));
         }
     }
     Ok(earlier)
+}
+
+/// Returns what a stored session has counted.
+pub fn counted_result(history: &SessionHistory, source: CostSource, info: &RunInfo) -> RunResult {
+    let session_id = history.header.session.to_string().into();
+    let (prior_usage, prior_models) = usage_before(history);
+    let info =
+        RunInfo { session_id, cost_source: source, prior_usage, prior_models, ..info.clone() };
+    RunResultBuilder::new(Arc::new(info)).result((StopReason::InternalError, ""))
 }

@@ -23,7 +23,7 @@ mod run;
 mod session;
 
 pub use condition::{ComparisonOperator, Condition, MAX_ITEMS};
-pub use earlier_results::earlier_results;
+pub use earlier_results::{counted_result, earlier_results};
 pub use history::{
     CheckReport, EventDetail, ItemReport, IterationRecord, SessionReport, WorkflowHistory,
 };

@@ -170,8 +170,7 @@ impl ParallelItems<'_> {
             },
         };
         self.run.observer.on_event(WorkflowEvent::ItemFailed { step: self.step, why: &error });
-        let own = rows[bad].stop_reason.as_deref();
-        let own = StopReason::ALL.into_iter().find(|it| Some(it.name()) == own);
+        let own = rows[bad].stop_reason.as_deref().and_then(StopReason::from_name);
         let (outcome, reason) = match outcome {
             SessionOutcome::Limited(_) => {
                 (outcome, StopReason::Closed(CloseReason::BudgetExceeded))

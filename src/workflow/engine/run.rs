@@ -22,7 +22,7 @@ use crate::workflow::batch::BatchFileError;
 use crate::workflow::batch::BatchRunError;
 use crate::workflow::batch::coordination::{ChargeLimits, CoordinationError};
 use crate::workflow::command_check::{CommandReport, run_check};
-use crate::workflow::self_eval::evaluation_charge;
+use crate::workflow::self_eval::{evaluation_charge, stored_evaluations};
 use crate::workspace::worktree::WorktreeError;
 
 /// What a step runs with.
@@ -414,8 +414,8 @@ impl ActiveStep<'_> {
         if self.run.is_out_of_time() {
             return Ok(None);
         }
-        let earlier = evaluation_charge(self.run.store, session);
-        let earlier = earlier.map_err(AppError::from)?;
+        let earlier = stored_evaluations(self.run.store, session).map_err(AppError::from)?;
+        let earlier = evaluation_charge(&earlier);
         let spent = self.history.spent_without(Some(session)) + earlier;
         let StepSetup { setup, options } = self.setup()?;
         let mut config = setup.config.clone();

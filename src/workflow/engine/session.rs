@@ -53,11 +53,11 @@ impl SessionRun<'_> {
             Some(finished) => finished,
             None => setup.run(self.request()?, io.clone())?,
         };
-        let done = evaluate(setup, &self.task, vec![finished], &retry, io)?;
+        let done = evaluate(setup, &self.task, vec![finished], &retry, io);
         if done.interrupted_run.is_some() {
             return Ok(None);
         }
-        let Some(reason) = stop_reason(&done) else { return Err(WorkflowError::NoEnd) };
+        let Some(reason) = done.stop_reason() else { return Err(WorkflowError::NoEnd) };
         if let StopReason::UserInterrupt(_) = reason {
             return Ok(None);
         }
@@ -125,12 +125,6 @@ impl SessionRun<'_> {
             (RunStatus::Failed, _) => SessionOutcome::Failed(reason.exit_code()),
         }
     }
-}
-
-/// Returns how a session ended, with its evaluations.
-fn stop_reason(done: &EvaluatedRuns) -> Option<StopReason> {
-    let of_run = || Some(done.runs.get(done.answer_run)?.outcome()?.reason);
-    done.stop_reason_override.or_else(of_run)
 }
 
 /// Returns what the runs have used; a run of the same session includes those before it.

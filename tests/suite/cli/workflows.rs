@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::kit::chat;
-use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
+use crate::kit::cli::{CliFixture, CommandResult, outcome, wait_for_exit};
 use crate::kit::server::Server;
 
 /// Returns the last message of a request.
@@ -38,6 +38,31 @@ fn a_basic_evaluation_that_is_not_satisfied_makes_the_run_partial() {
     assert_eq!((&json["output"], &json["llm_calls"]), (&json!("Done."), &json!(2)));
     assert_eq!(json["evaluation"]["issues"], json!(["no test"]));
     assert!(ran.err.contains("finds the task not completed: [\"no test\"]"), "{}", ran.err);
+    assert!(ran.err.contains("Agent stopped: evaluation_failed"), "{}", ran.err);
+}
+
+/// The end that a run reports is the stored one, and the printed hash is that of the journal with it.
+#[test]
+fn the_store_knows_how_an_evaluation_has_decided() {
+    let world = CliFixture::new();
+    let bad = r#"{"completed": false, "confidence": 0.9, "issues": ["no test"]}"#;
+    let good = r#"{"completed": true, "confidence": 0.9}"#;
+    let server = Server::new(["Done.", bad, good].map(chat::text));
+    let ran = world.run_with_server(&server, &["--self-eval", "basic", "--json"]);
+    let stored = |ran: &CommandResult| {
+        let hash = ran.json()["journal_hash"].as_str().unwrap().to_owned();
+        let verified = world.run(&["replay", "last", "--verify", "--expect-hash", &hash, "--json"]);
+        assert_eq!(verified.code, 0, "{}", verified.err);
+        assert_eq!(verified.json()["stop_reason"], ran.json()["stop_reason"]);
+        let trace = world.run(&["trace", "last", "--json"]).json();
+        assert_eq!(trace["stop_reason"], ran.json()["stop_reason"]);
+        world.run(&["sessions", "show", "last", "--json"]).json()["stop_reason"].clone()
+    };
+    assert_eq!(stored(&ran), "evaluation_failed");
+    let mut resume = world.command(&["resume", "last", "--json"]);
+    let ran = wait_for_exit(resume.env("OPENAI_API_KEY", "k").spawn().unwrap());
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    assert_eq!((stored(&ran), &ran.json()["llm_calls"]), (json!("llm_done"), &json!(3)));
 }
 
 #[test]
@@ -60,8 +85,8 @@ fn an_evaluation_without_confidence_or_decision_is_not_satisfied() {
             unsure,
             "with a confidence of 0.50, below evaluation.confidence_threshold (0.80)",
         ),
-        ("basic", "Well, who knows.", "the evaluation of the answer has no result"),
-        ("full", "Well, who knows.", "the evaluation of the answer has no result"),
+        ("basic", "Well, who knows.", "the evaluation failed: its model did not answer"),
+        ("full", "Well, who knows.", "the evaluation failed: its model did not answer"),
     ] {
         let world = CliFixture::new();
         let server = Server::new([chat::text("Done."), chat::text(notice)]);
