@@ -132,12 +132,11 @@ mod tests {
 
     #[test]
     fn a_usage_is_what_was_reported_or_else_an_estimate() {
-        let mut fault = Fault::new(FaultKind::Timeout, "late");
-        fault.received = Tokens(3);
+        let fault = Fault::new(FaultKind::Timeout, "late");
         let failed = Event::CallFailed { id: EffectId(1), fault };
         for (event, expected) in [
             (None, usage(6, 4, true)),
-            (Some(failed), usage(7, 3, true)),
+            (Some(failed), usage(6, 4, true)),
             (Some(replied(usage(8, 2, false))), usage(8, 2, false)),
             // The reply has other numbers than what was charged.
             (Some(replied(usage(8, 3, false))), usage(6, 4, true)),
