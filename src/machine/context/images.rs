@@ -209,13 +209,14 @@ mod tests {
 
     #[test]
     fn a_request_has_the_newest_images_that_the_provider_takes() {
-        let conversation = conversation(9);
-        let counts = |count, bytes| -> Vec<usize> {
+        let counts_of = |conversation: &Conversation, count, bytes| -> Vec<usize> {
             let images = ImageBudget { count, bytes };
             let rules = ContextLimits { images, ..ContextLimits::default() };
             let (sent, _) = conversation.fit_to_window(conversation.entries(), 0, &rules);
             sent.iter().map(|entry| count_images(&entry.item)).collect()
         };
+        let ten = conversation(9);
+        let counts = |count, bytes| counts_of(&ten, count, bytes);
         // Ten images of four bytes. Two are left out at a time.
         assert_eq!(counts(8, 100), [0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
         assert_eq!(counts(9, 100), [0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
@@ -223,5 +224,10 @@ mod tests {
         assert_eq!(counts(1, 100), [0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(counts(100, 3), [0; 10]);
         assert_eq!(counts(10, 40), [1; 10]);
+        // The newest image is that of an earlier entry.
+        let mut four = conversation(3);
+        let item = ConversationItem::user(MessageOrigin::Steering, "go on");
+        four.apply(ConversationChange::Append { item });
+        assert_eq!(counts_of(&four, 1, 100), [0, 0, 0, 1, 0]);
     }
 }
