@@ -51,7 +51,7 @@ pub struct WhatIfReport {
 /// What a session has used.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SessionUsage {
-    /// Replies whose tool calls ran.
+    /// Replies with tool calls.
     pub steps: u32,
     /// Model calls.
     pub llm_calls: u32,

@@ -20,6 +20,7 @@ use architect::workflow::with_evaluator;
 use super::args::SettingsArgs;
 use super::config_options::{
     DEFAULT_AGENT, SavedOptions, as_sets, asks_for_confinement, execution_mode, layer_sources,
+    set_key,
 };
 use super::error::error_hints;
 
@@ -177,9 +178,9 @@ impl CellOptions<'_> {
                 Err(error) => error,
             };
             self.add_all(cell, &error, problems);
-            let wrong: Vec<&str> = error.problems.iter().filter_map(set_key).collect();
+            let wrong: Vec<&str> = error.problems.iter().filter_map(problem_key).collect();
             let before = sets.len();
-            sets.retain(|set| !wrong.contains(&set.split('=').next().unwrap_or_default()));
+            sets.retain(|set| !wrong.contains(&set_key(set)));
             if sets.len() == before {
                 return None;
             }
@@ -242,15 +243,15 @@ impl CellOptions<'_> {
 /// Returns whether a problem is in the options of the variant of a cell.
 fn is_of_variant(cell: &BatchCell, problem: &ConfigProblem) -> bool {
     let Some(variant) = &cell.variant else { return false };
-    match set_key(problem) {
-        Some(key) => variant.options.all_sets().any(|set| set.split('=').next() == Some(key)),
+    match problem_key(problem) {
+        Some(key) => variant.options.all_sets().any(|set| set_key(&set) == key),
         // The agent.
         None => variant.options.agent.is_some(),
     }
 }
 
 /// Returns the key of the option that a problem is in.
-fn set_key(problem: &ConfigProblem) -> Option<&str> {
+fn problem_key(problem: &ConfigProblem) -> Option<&str> {
     match &problem.origin.source {
         OriginSource::Argument(option) => Some(option.trim_start_matches("--set ")),
         OriginSource::BuiltIn | OriginSource::File(..) | OriginSource::Variable(_) => None,
@@ -260,7 +261,7 @@ fn set_key(problem: &ConfigProblem) -> Option<&str> {
 /// Returns a problem without the name of the option, which the user has not typed.
 fn describe(problem: &ConfigProblem) -> String {
     let text = problem.kind.to_string();
-    match (set_key(problem), &problem.kind) {
+    match (problem_key(problem), &problem.kind) {
         (Some(key), ProblemKind::Unknown { kind: "agent", .. }) if key.starts_with("agents.") => {
             text
         }

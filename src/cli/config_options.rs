@@ -218,7 +218,7 @@ fn drop_replaced(sets: Vec<String>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     for set in sets {
         let replaces = |other: &String| match set_key(&set) {
-            path if is_cumulative(&path) => *other == set,
+            path if is_cumulative(path) => *other == set,
             path => set_key(other) == path,
         };
         kept.retain(|other| !replaces(other));
@@ -228,8 +228,8 @@ fn drop_replaced(sets: Vec<String>) -> Vec<String> {
 }
 
 /// Returns the key of a setting as `--set` takes it.
-fn set_key(set: &str) -> String {
-    set.split('=').next().unwrap_or_default().trim().to_owned()
+pub(crate) fn set_key(set: &str) -> &str {
+    set.split('=').next().unwrap_or_default().trim()
 }
 
 impl SavedOptions {
@@ -248,7 +248,7 @@ impl SavedOptions {
 
     /// Returns the names of the stored options.
     pub(crate) fn names(&self) -> Vec<String> {
-        let keys = self.sets.iter().filter_map(|set| set.split('=').next().map(str::to_owned));
+        let keys = self.sets.iter().map(|set| set_key(set).to_owned());
         let others = [
             ("--agent", self.agent.is_some()),
             ("--config", self.config.is_some()),
@@ -272,7 +272,7 @@ impl SavedOptions {
     pub(crate) fn to_json(&self) -> Value {
         let (secret, sets): (Vec<String>, Vec<String>) =
             self.sets.iter().cloned().partition(|set| may_set_secret(set));
-        let mut omitted: Vec<String> = secret.iter().map(|set| set_key(set)).collect();
+        let mut omitted: Vec<String> = secret.iter().map(|set| set_key(set).to_owned()).collect();
         omitted.extend(self.omitted.clone());
         omitted.retain(|key| !sets.iter().any(|set| set_key(set) == *key));
         omitted.sort();

@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use super::args::{OutputArgs, SettingsArgs};
 use super::batch_cells::common_options;
 use super::commands::{BATCH_LIMITS, listen};
-use super::config_options::DEFAULT_AGENT;
+use super::config_options::{DEFAULT_AGENT, set_key};
 use super::confirm::confirmation_port;
 use super::error::CliError;
 use super::sinks::{self, Sinks};
@@ -149,8 +149,7 @@ pub(crate) fn check_origin(folder: &Path, world: &ProcessEnv) -> Result<(), CliE
 /// Returns what options define of a workflow: all but its limits, which may change when it continues.
 pub(crate) fn defining_settings(settings: &SettingsArgs, workspace: PathBuf) -> Value {
     let mut common = common_options(settings, workspace, DEFAULT_AGENT);
-    let key = |set: &String| set.split('=').next().unwrap_or_default().trim().to_owned();
-    common.sets.retain(|set| !BATCH_LIMITS.contains(&key(set).as_str()));
+    common.sets.retain(|set| !BATCH_LIMITS.contains(&set_key(set)));
     json!([common.workspace, common.agent, common.sets, common.others])
 }
 

@@ -396,7 +396,7 @@ impl Driver {
         driver
     }
 
-    /// Returns how much of the reply to the pending model call has arrived, unless the event completes the call in time.
+    /// Returns how much of the reply to the pending model call has arrived, unless the event completes an effect in time.
     fn received(&self, at: RunTime, event: &Event) -> Tokens {
         let bytes = self.timing.map_or(0, |timing| timing.received_bytes);
         let is_late = || self.machine.deadline().is_some_and(|due| due.at <= at);
