@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn the_check_of_an_answer_begins_again_unless_the_user_has_a_message() {
         let mut state = prepared(1, 10);
-        std::sync::Arc::make_mut(&mut state.run_mut().rules).has_checks = true;
+        Arc::make_mut(&mut state.run_mut().rules).has_checks = true;
         let reply = Reply::text_only("done", ReplyFinish::Stop, Usage::default());
         let event = Event::Replied { id: EffectId(2), reply, access: [].into() };
         let checking = step(state, event).state;
