@@ -224,10 +224,13 @@ mod tests {
         assert_eq!(counts(1, 100), [0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(counts(100, 3), [0; 10]);
         assert_eq!(counts(10, 40), [1; 10]);
-        // The newest image is that of an earlier entry.
-        let mut four = conversation(3);
-        let item = ConversationItem::user(MessageOrigin::Steering, "go on");
-        four.apply(ConversationChange::Append { item });
-        assert_eq!(counts_of(&four, 1, 100), [0, 0, 0, 1, 0]);
+        // The newest image stays if it fits, although an entry without images follows it.
+        let mut large = conversation(3);
+        let image = Image { data: "A".repeat(36).into(), ..image() };
+        for images in [vec![image], vec![]] {
+            let item = ConversationItem::User(UserMessage { images, ..message() });
+            large.apply(ConversationChange::Append { item });
+        }
+        assert_eq!(counts_of(&large, 100, 36), [0, 0, 0, 0, 1, 0]);
     }
 }
