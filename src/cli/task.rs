@@ -225,7 +225,7 @@ pub(crate) fn run_workflow(
         RunMode::Direct => vec![setup.run(request, io.clone())?],
         RunMode::PlanFirst => plan_first(setup, request, io)?,
     };
-    Ok(evaluate(setup, &task, runs, &retry, io)?)
+    Ok(evaluate(setup, &task, runs, &retry, io))
 }
 
 /// Returns whether the session can be resumed. Only a failure of the store leaves that open.

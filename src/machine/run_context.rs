@@ -23,7 +23,7 @@ pub struct RunContext {
     pub started_at: RunTime,
     /// The id of the next effect.
     pub next_effect: EffectId,
-    /// Replies whose tool calls ran.
+    /// Replies with tool calls.
     pub steps: u32,
     /// The model that is called: an index of `rules.models`, if there are several.
     #[serde(default, skip_serializing_if = "is_first_model")]
@@ -242,5 +242,16 @@ mod tests {
         assert_eq!(notes(1), [MachineNote::CostWarning { cost: MicroUsd(10) }]);
         assert_eq!(notes(5), []);
         assert_eq!(run.used, BudgetUsage { cost: MicroUsd(15), tokens: Tokens(9) });
+    }
+
+    #[test]
+    fn a_stored_run_has_its_model() {
+        for model in [0, 2] {
+            let mut run = run(RunLimits::default());
+            run.model = model;
+            let stored = serde_json::to_string(&run).unwrap();
+            assert_eq!(stored.contains("\"model\":"), model > 0, "{stored}");
+            assert_eq!(serde_json::from_str::<RunContext>(&stored).unwrap(), *run);
+        }
     }
 }

@@ -47,6 +47,8 @@ pub struct Driver {
     /// The fingerprint of the machine before the next event.
     fingerprint: Fingerprint,
     has_journal_failed: bool,
+    /// When to stop waiting for cancelled effects, once there was a reason to wait for them.
+    shutdown_due: Option<RunTime>,
     /// Whether it has waited for cancelled effects at the end.
     has_waited: bool,
     /// Whether the reader of the observer's output is gone.
@@ -120,7 +122,7 @@ pub(super) struct PendingTiming {
 /// The bytes of text after which no more of a model call is kept for the case that it breaks off; no model writes as much.
 const MAX_PARTIAL_TEXT: usize = 4 << 20;
 
-/// How long the driver waits at the end for effects that it has cancelled.
+/// How long the driver waits in all for effects that it has cancelled.
 const SHUTDOWN_TIMEOUT: TimeSpan = TimeSpan::from_secs(3);
 
 impl RequestContext {
@@ -187,6 +189,7 @@ impl Driver {
             fingerprint: Fingerprint::of(&machine, &[]),
             machine,
             has_journal_failed: false,
+            shutdown_due: None,
             has_waited: false,
             is_reader_gone: false,
         }
@@ -225,17 +228,19 @@ impl Driver {
 
     /// Waits for cancelled effects, once.
     pub(super) fn wait_idle(&mut self) {
-        let timeout = self.shutdown_timeout();
-        if !std::mem::replace(&mut self.has_waited, true) && !self.executor.wait_idle(timeout) {
+        let left = self.shutdown_due().since(self.clock.now());
+        if !std::mem::replace(&mut self.has_waited, true) && !self.executor.wait_idle(left) {
             log::warn!("an effect that was cancelled is still running");
         }
     }
 
-    /// Returns how long to wait for cancelled effects; never longer than the run may take.
-    pub(super) fn shutdown_timeout(&self) -> TimeSpan {
+    /// Returns when to stop waiting for cancelled effects, which is never later than the run may take. It is the same for
+    /// sub-agents before an interrupt and for all effects after it.
+    fn shutdown_due(&mut self) -> RunTime {
         let run = self.machine.state.run();
         let ends = run.rules.limits.timeout.map(|timeout| run.started_at.after(timeout));
-        ends.map_or(SHUTDOWN_TIMEOUT, |ends| ends.since(self.clock.now()).min(SHUTDOWN_TIMEOUT))
+        let latest = self.clock.now().after(SHUTDOWN_TIMEOUT);
+        *self.shutdown_due.get_or_insert(ends.map_or(latest, |ends| ends.min(latest)))
     }
 
     fn is_over(&self) -> bool {
@@ -249,11 +254,12 @@ impl Driver {
             }
             DriverInput::Event(event) => self.handle_event(&event),
             DriverInput::Replied { id, reply, access, calls } => {
+                // One that comes after its call was cancelled has no part in the reply that counts.
                 if self.cancellations.contains_key(&id) {
                     // The reply has it, and a long one takes memory twice.
                     self.partial_text = String::new();
+                    self.prepared = reply.calls().map(|call| call.id.clone()).zip(calls).collect();
                 }
-                self.prepared = reply.calls().map(|call| call.id.clone()).zip(calls).collect();
                 self.handle_event(&Event::Replied { id, reply, access })
             }
             DriverInput::Authorized { id, call, outcome } => {
@@ -263,7 +269,9 @@ impl Driver {
                             Authorization::Approved { timeout, intent: intent.clone(), reason };
                         let is_read_only = authorization.is_read_only();
                         let pending = PendingCall { call: job, intent, is_read_only };
-                        self.approved.insert(call, pending);
+                        if self.cancellations.contains_key(&id) {
+                            self.approved.insert(call, pending);
+                        }
                         authorization
                     }
                     AuthorizationOutcome::Rejected(result) => Authorization::Rejected { result },
@@ -331,8 +339,7 @@ impl Driver {
         for token in running.iter().filter_map(|id| self.cancellations.get(id)) {
             token.cancel();
         }
-        let at = self.clock.now().after(self.shutdown_timeout());
-        let until = Deadline { at, kind: DeadlineKind::EffectTimeout };
+        let until = Deadline { at: self.shutdown_due(), kind: DeadlineKind::EffectTimeout };
         while !running.is_empty()
             && let Some(input) = self.executor.wait_input(Some(until))
         {
@@ -393,7 +400,7 @@ impl Driver {
         driver
     }
 
-    /// Returns how much of the reply to the pending model call has arrived, unless the event completes the call in time.
+    /// Returns how much of the reply to the pending model call has arrived, unless the event completes an effect in time.
     fn received(&self, at: RunTime, event: &Event) -> Tokens {
         let bytes = self.timing.map_or(0, |timing| timing.received_bytes);
         let is_late = || self.machine.deadline().is_some_and(|due| due.at <= at);
@@ -431,6 +438,13 @@ impl Driver {
     fn perform_pending(mut self) -> Self {
         let waiting = self.wait_for_checkpoint();
         if self.pending.contains(&Effect::End) {
+            // What was cut off comes before the end in the journal, and may still change something.
+            for effect in std::mem::take(&mut self.pending) {
+                match effect {
+                    Effect::Cancel { id } => self.cancel(id),
+                    other => self.pending.push(other),
+                }
+            }
             self.record_end_state();
             self.write_end_record();
         }

@@ -25,6 +25,8 @@ pub(crate) enum ScriptedReply {
     Fails(FaultKind),
     /// Streams a text, waits, and ends with another.
     Slowly(&'static str, TimeSpan, &'static str),
+    /// Ignores its cancellation, and replies after a time with calls of these ids and names.
+    Late(TimeSpan, [(&'static str, &'static str); 2]),
     Panics,
 }
 
@@ -56,6 +58,10 @@ impl From<ScriptedReply> for FakeCall {
                 }))
                 .into()
             }
+            ScriptedReply::Late(span, calls) => Self::new(move |scope, _| {
+                scope.sleep(span);
+                Ok(reply(calls.map(|(id, name)| call(id, name, "{}"))))
+            }),
             ScriptedReply::Fails(kind) => Self::failing(kind),
             ScriptedReply::Slowly(first, span, answer) => Self::new(move |scope, sink| {
                 sink(ReplyDelta::Text(first.to_owned()));
@@ -69,8 +75,9 @@ impl From<ScriptedReply> for FakeCall {
     }
 }
 
-/// Returns tools of which `read` and `write` return at once, `follow` waits until the call that its argument names has ended, `hang` ignores
-/// its cancellation, `panic` panics, and `leave` panics when it has started a command, which never ends.
+/// Returns tools of which `read` and `write` return at once, `follow` waits until the call that its argument names has
+/// ended, `hang` ignores its cancellation, as does the sub-agent of `dispatch`, `panic` panics, and `leave` panics when it
+/// has started a command, which never ends.
 fn tools(record: &SharedRecord) -> FakeTools {
     let (record, changed) = (Arc::clone(record), Condvar::new());
     let run = move |call: &ToolCall, scope: &EffectContext| {
@@ -89,14 +96,16 @@ fn tools(record: &SharedRecord) -> FakeTools {
                 drop(changed.wait_timeout_while(record.lock().unwrap(), late, is_missing));
             }
             "hang" => std::thread::sleep(HANG),
+            "dispatch" => drop(scope.sleep(HANG.into())),
             "panic" => panic!("the tool broke down"),
+            "wait" => drop(scope.sleep(TimeSpan::from_secs(60))),
             _ => {}
         }
         record.lock().unwrap().did.push(call.id.to_string());
         changed.notify_all();
         ok(call, &call.name)
     };
-    FakeTools::new(&["read", "write", "follow", "hang", "panic"], run)
+    FakeTools::new(&["read", "write", "follow", "hang", "panic", "wait"], run)
         .with_access(|call| match &*call.name {
             "read" | "follow" => CallAccess::read("a"),
             "write" => CallAccess::write("a"),
@@ -105,6 +114,7 @@ fn tools(record: &SharedRecord) -> FakeTools {
         .with_authorization(|call| match &*call.name {
             "forbidden" => Err(ToolResult::new(call.id.clone(), ToolStatus::Denied, "no")),
             "write" => Ok(CallIntent::Opaque),
+            "dispatch" => Ok(CallIntent::Delegated { session: None, worktree: None }),
             "serve" | "leave" => Ok(CallIntent::Background {
                 command: "serve".into(),
                 needed: Some(&*call.name == "serve"),
