@@ -74,9 +74,9 @@ mod tests {
         let [a, b]: [Arc<str>; 2] = ["a".into(), "b".into()];
         let mut usages = Vec::new();
         for (model, calls, cost) in [(&a, 0, 0), (&a, 1, 0), (&b, 0, 5), (&a, 2, 7)] {
-            ModelUsage::add(&mut usages, model, calls, MicroUsd(cost));
+            ModelUsage::add(&mut usages, model, calls, Some(MicroUsd(cost)));
         }
-        let usage = |model, calls, cost| ModelUsage { model, calls, cost: MicroUsd(cost) };
+        let usage = |model, calls, cost| ModelUsage { model, calls, cost: Some(MicroUsd(cost)) };
         assert_eq!(usages, [usage(a, 3, 7), usage(b, 0, 5)]);
     }
 
@@ -88,7 +88,10 @@ mod tests {
         let usages = |now: &State, event: Option<&Event>| {
             let mut usages = Vec::new();
             ModelUsage::add_between(&mut usages, &"main".into(), (&before, event, now));
-            usages.into_iter().map(|usage| (usage.calls, usage.cost.0)).collect::<Vec<_>>()
+            usages
+                .into_iter()
+                .map(|usage| (usage.calls, usage.cost.map_or(0, |cost| cost.0)))
+                .collect::<Vec<_>>()
         };
         let (id, usage, cost) = (EffectId(1), Usage::default(), MicroUsd::ZERO);
         let report = Event::UsageReported { id, usage, cost };
