@@ -19,8 +19,8 @@ use crate::machine::{
     abandon,
 };
 use crate::types::{
-    CallId, CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, FaultKind, RunTime,
-    Sha256Digest, TimeSpan, Tokens,
+    CallId, CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, FaultKind, FilePath,
+    RunTime, Sha256Digest, TimeSpan, Tokens,
 };
 
 /// The state of a session, and what a resume needs to know of its records.
@@ -71,7 +71,7 @@ pub struct SessionHistory {
     /// The worktrees of sub-agents whose calls have results.
     pub(super) finished_worktrees: Vec<Arc<str>>,
     /// The files that calls replaced since the session was resumed, with their digests.
-    pub(super) replaced_files: BTreeMap<Arc<str>, Option<Arc<str>>>,
+    pub(super) replaced_files: BTreeMap<FilePath, Option<Arc<str>>>,
     /// All changes of files that calls were authorized for.
     pub edits: Vec<AuthorizedEdit>,
     /// The newest record.
@@ -429,7 +429,7 @@ impl SessionHistory {
     fn remember_files(&mut self, intent: &CallIntent) {
         if let CallIntent::Edit { files } = intent {
             for image in files.iter() {
-                self.replaced_files.insert(Arc::clone(&image.path), image.after.clone());
+                self.replaced_files.insert(image.path.clone(), image.after.clone());
             }
         }
     }

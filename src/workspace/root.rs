@@ -398,7 +398,7 @@ mod tests {
         fs::write(folder.path().join(name), "odd").unwrap();
         let (entries, _) = root.list(&RelPath::root(), 10).unwrap();
         let shown: Vec<_> =
-            entries.iter().map(|entry| super::super::escape_name(&entry.name)).collect();
+            entries.iter().map(|entry| crate::types::escape_name(&entry.name)).collect();
         assert_eq!(shown, ["d", "odd\\xff\\u{1b}"]);
         assert_eq!(read(&root, &shown[1]).unwrap(), b"odd");
     }

@@ -94,7 +94,7 @@ impl<'a> StateList<'a> {
         let files = edits.into_iter().flat_map(|edit| {
             let is_made = edit.completed.is_some_and(|(_, is_made)| is_made);
             edit.files.iter().map(move |file| ToolEdit {
-                path: (*file.path).into(),
+                path: file.path.as_path().to_owned(),
                 before: hash(&file.before),
                 after: hash(&file.after),
                 is_made,
