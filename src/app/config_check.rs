@@ -16,8 +16,14 @@ use crate::types::{ConfirmMode, Decision};
 ///
 /// Fails with everything that is wrong.
 pub fn check_config(config: &Config) -> Result<(), AppError> {
-    let Some(agent) = config.agents().next() else { return Ok(()) };
-    let settings = configured_tools::tool_settings(config, &agent, ExecutionMode::Real)?;
+    let agents: Vec<_> = config.agents().collect();
+    let unknown: Vec<_> =
+        agents.iter().flat_map(|agent| configured_tools::unknown_tools(config, agent)).collect();
+    if !unknown.is_empty() {
+        return Err(ConfigError { problems: unknown }.into());
+    }
+    let Some(agent) = agents.first() else { return Ok(()) };
+    let settings = configured_tools::tool_settings(config, agent, ExecutionMode::Real)?;
     let policy =
         PolicyEngine::new(ConfirmMode::ConfirmSensitive, settings.rules, settings.guardrails);
     let examples = &config.settings.permissions.examples;

@@ -166,7 +166,7 @@ pub(super) fn server_spec(
             if let Some(name) = &server.token_env {
                 let token = world.variable(name.as_str()).map(str::trim);
                 let token = token.filter(|token| !token.is_empty());
-                let token = token.ok_or_else(|| wrong(format!("{name}, its token, is not set")))?;
+                let token = token.ok_or_else(|| wrong(format!("{name} (its token) is not set")))?;
                 headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
             }
             // The configuration has checked already whether it may be unencrypted.

@@ -105,6 +105,16 @@ pub(super) fn used_quota(conversation: &Conversation) -> QuotaUsage {
     used
 }
 
+/// Returns the entries of an agent's tools that name none.
+pub(super) fn unknown_tools(
+    config: &Config,
+    agent: &AgentDefinition,
+) -> impl Iterator<Item = ConfigProblem> {
+    let key = format!("agents.{}.allowed_tools", agent.name);
+    let errors = agent.allowed_tools.iter().filter_map(|entry| check_tool_name(entry).err());
+    errors.map(move |error| config.problem_with(&key, error))
+}
+
 /// Returns the settings of the tools.
 ///
 /// # Errors
@@ -117,9 +127,8 @@ pub(super) fn tool_settings(
 ) -> Result<ToolSettings, ConfigProblem> {
     let settings = &config.settings;
     let commands = &settings.commands;
-    let key = format!("agents.{}.allowed_tools", agent.name);
-    for entry in &agent.allowed_tools {
-        check_tool_name(entry).map_err(|error| config.problem_with(&key, error))?;
+    if let Some(problem) = unknown_tools(config, agent).next() {
+        return Err(problem);
     }
     Ok(ToolSettings {
         allowed_tools: Some(agent.allowed_tools.clone()),
@@ -196,6 +205,19 @@ pub(super) fn quota_limits(config: &Config) -> GuardrailLimits {
 /// Letters that a name may differ in and still be meant.
 const MAX_DISTANCE: usize = 3;
 
+/// The names of tools in the rules of other agents, and what they are here.
+const TOOLS_OF_OTHERS: [(&str, &str); 9] = [
+    ("Bash", "run_command"),
+    ("shell", "run_command"),
+    ("Read", "read_file"),
+    ("Write", "write_file"),
+    ("Edit", "edit_file"),
+    ("MultiEdit", "edit_file"),
+    ("Grep", "search_code"),
+    ("Glob", "find_files"),
+    ("LS", "list_files"),
+];
+
 /// Returns whether this program has a tool of this name, or could have one of a server.
 pub(super) fn is_built_in(name: &str) -> bool {
     name.starts_with("mcp_") || names().any(|tool| tool == name)
@@ -213,7 +235,9 @@ fn check_tool_name(entry: &str) -> Result<(), String> {
     match tools.split('|').map(str::trim).find(|name| !is_known(name)) {
         None => Ok(()),
         Some(name) => {
-            let meant = nearest_within(name, names(), MAX_DISTANCE);
+            let foreign = TOOLS_OF_OTHERS.into_iter().find(|(foreign, _)| *foreign == name);
+            let foreign = foreign.map(|(_, own)| own);
+            let meant = foreign.or_else(|| nearest_within(name, names(), MAX_DISTANCE));
             Err(format!("unknown tool `{name}`{}", did_you_mean(meant)))
         }
     }

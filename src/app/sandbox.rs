@@ -16,7 +16,7 @@ use super::error::AppError;
 use super::hidden_paths::hidden_paths;
 use super::process_env::ProcessEnv;
 use super::skills::{SkillSources, UserSkills};
-use crate::config::{self, Config, HookConfinement, LayerRank, OriginSource, TRUST_VARIABLE};
+use crate::config::{self, Config, HookConfinement, LayerRank, TRUST_VARIABLE};
 use crate::exec::{
     self, CONFINEMENT_HELP, CommandSpec, Enforcement, LinkedRepositoryAccess, NetworkAccess,
     PackageCaches, ResourceLimits, SandboxLevel, SandboxMode, SandboxPolicy, SandboxRequirement,
@@ -216,10 +216,7 @@ fn build_policy(
         network: sandbox.network,
         allowed_hosts: sandbox.allowed_hosts.iter().cloned().collect(),
         // What is meant to keep secrets in cannot be a wish.
-        need: if sandbox.required
-            || sandbox.network == NetworkAccess::List
-            || is_requested_by_option(config)
-        {
+        need: if sandbox.required || sandbox.network == NetworkAccess::List {
             SandboxRequirement::Required
         } else {
             SandboxRequirement::Preferred
@@ -355,16 +352,6 @@ fn linked_repository_access(world: &ProcessEnv, workspace: &Path) -> LinkedRepos
         }
         _ => LinkedRepositoryAccess::Shared,
     }
-}
-
-/// Returns whether the user has asked for a confinement just now, and not only in a file.
-fn is_requested_by_option(config: &Config) -> bool {
-    ["sandbox.mode", "sandbox.network"].iter().any(|key| match config.origin(key).source {
-        OriginSource::Argument(option) => {
-            option.starts_with("--sandbox") || option.starts_with("--network")
-        }
-        _ => false,
-    })
 }
 
 /// Returns the caches of the user. Private ones are kept for each workspace: a project must not change what another one

@@ -157,6 +157,7 @@ impl SessionTarget {
             Self::New(store, _) => (store, None),
             Self::Child(store, _, dispatcher) => (store, Some(dispatcher)),
             Self::Stored(_, opened) => {
+                let has_task = task.is_some();
                 let resumed = opened.resume(ResumeOptions {
                     now,
                     setup: setup()?,
@@ -164,14 +165,25 @@ impl SessionTarget {
                     prompt: task,
                     images,
                 })?;
+                if let (State::Done(done), false) = (&resumed.machine.state, has_task) {
+                    log::warn!(
+                        "the session has ended ({}), so nothing is run: `architect resume {session} TASK` gives it another \
+                         task",
+                        done.outcome.reason
+                    );
+                }
                 for change in resumed.workspace_changes {
                     let is_requested = matches!(change, WorkspaceChange::Forked { .. });
                     let level = if is_requested { log::Level::Info } else { log::Level::Warn };
                     log::log!(level, "{change}");
                 }
                 if !resumed.recovered.is_empty() {
-                    let calls = pluralize(resumed.recovered.len(), "call", "calls");
-                    log::warn!("under way when the session stopped: {calls}");
+                    let calls = pluralize(
+                        resumed.recovered.len(),
+                        "tool call was cut off",
+                        "tool calls were cut off",
+                    );
+                    log::warn!("{calls} when the session stopped; the model gets a report of them");
                 }
                 let ResumedSession { journal, machine, output, .. } = resumed;
                 return Ok(RunSession { machine, output, journal: Some(journal) });

@@ -51,7 +51,7 @@ pub struct WhatIfReport {
 /// What a session has used.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SessionUsage {
-    /// Replies whose tool calls ran.
+    /// Replies with tool calls.
     pub steps: u32,
     /// Model calls.
     pub llm_calls: u32,
@@ -67,7 +67,7 @@ impl SessionUsage {
         let run = history.machine.state.run();
         Self {
             steps: run.steps,
-            llm_calls: run.model_calls,
+            llm_calls: run.model_calls + history.costs.subagent_calls,
             tokens: run.used.tokens.0,
             cost: run.rules.price.map(|_| MicroUsd::as_dollars(run.used.cost)),
         }

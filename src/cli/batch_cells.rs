@@ -18,7 +18,10 @@ use architect::workflow::batch::{
 use architect::workflow::with_evaluator;
 
 use super::args::SettingsArgs;
-use super::config_options::{DEFAULT_AGENT, SavedOptions, as_sets, execution_mode, layer_sources};
+use super::config_options::{
+    DEFAULT_AGENT, SavedOptions, as_sets, asks_for_confinement, execution_mode, layer_sources,
+    set_key,
+};
 use super::error::error_hints;
 
 /// Configures cells from the options of the command and the manifest.
@@ -47,11 +50,7 @@ pub(crate) fn common_options(
     let mut sets = settings.layers.set.clone();
     let overrides = &settings.keys.overrides;
     sets.extend(as_sets(overrides));
-    // A confinement that is requested has to be possible.
-    let is_confined = |set: &OptionOverride| {
-        set.key == "sandbox.network" || set.key == "sandbox.mode" && set.value != "off"
-    };
-    if overrides.iter().any(is_confined) {
+    if overrides.iter().any(asks_for_confinement) {
         sets.push("sandbox.required=true".to_owned());
     }
     let agent = settings.agent.clone().unwrap_or_else(|| default_agent.to_owned());
@@ -179,9 +178,9 @@ impl CellOptions<'_> {
                 Err(error) => error,
             };
             self.add_all(cell, &error, problems);
-            let wrong: Vec<&str> = error.problems.iter().filter_map(set_key).collect();
+            let wrong: Vec<&str> = error.problems.iter().filter_map(problem_key).collect();
             let before = sets.len();
-            sets.retain(|set| !wrong.contains(&set.split('=').next().unwrap_or_default()));
+            sets.retain(|set| !wrong.contains(&set_key(set)));
             if sets.len() == before {
                 return None;
             }
@@ -244,15 +243,15 @@ impl CellOptions<'_> {
 /// Returns whether a problem is in the options of the variant of a cell.
 fn is_of_variant(cell: &BatchCell, problem: &ConfigProblem) -> bool {
     let Some(variant) = &cell.variant else { return false };
-    match set_key(problem) {
-        Some(key) => variant.options.all_sets().any(|set| set.split('=').next() == Some(key)),
+    match problem_key(problem) {
+        Some(key) => variant.options.all_sets().any(|set| set_key(&set) == key),
         // The agent.
         None => variant.options.agent.is_some(),
     }
 }
 
 /// Returns the key of the option that a problem is in.
-fn set_key(problem: &ConfigProblem) -> Option<&str> {
+fn problem_key(problem: &ConfigProblem) -> Option<&str> {
     match &problem.origin.source {
         OriginSource::Argument(option) => Some(option.trim_start_matches("--set ")),
         OriginSource::BuiltIn | OriginSource::File(..) | OriginSource::Variable(_) => None,
@@ -262,7 +261,7 @@ fn set_key(problem: &ConfigProblem) -> Option<&str> {
 /// Returns a problem without the name of the option, which the user has not typed.
 fn describe(problem: &ConfigProblem) -> String {
     let text = problem.kind.to_string();
-    match (set_key(problem), &problem.kind) {
+    match (problem_key(problem), &problem.kind) {
         (Some(key), ProblemKind::Unknown { kind: "agent", .. }) if key.starts_with("agents.") => {
             text
         }

@@ -166,16 +166,24 @@ pub(crate) fn layer_sources(layers: &LayerArgs, world: &ProcessEnv) -> ConfigSou
 fn collect_options(args: &SettingsArgs, output: Option<&OutputArgs>) -> Vec<OptionOverride> {
     let mut overrides: Vec<OptionOverride> = workspace(&args.layers).into_iter().collect();
     overrides.extend_from_slice(&args.keys.overrides);
-    // A confinement that is requested has to be possible.
-    let is_confined = |set: &&OptionOverride| set.key == "sandbox.mode" && set.value != "off";
-    let required = overrides.iter().find(is_confined).map(|set| OptionOverride {
-        key: "sandbox.required",
-        value: "true".to_owned(),
-        option: set.option.clone(),
-    });
+    let required =
+        overrides.iter().find(|set| asks_for_confinement(set)).map(|set| OptionOverride {
+            key: "sandbox.required",
+            value: "true".to_owned(),
+            option: set.option.clone(),
+        });
     overrides.extend(required);
     overrides.extend(output.into_iter().flat_map(|output| output.keys.overrides.iter().cloned()));
     overrides
+}
+
+/// Returns whether an option asks for a confinement, which then has to be possible.
+pub(crate) fn asks_for_confinement(set: &OptionOverride) -> bool {
+    match set.key {
+        "sandbox.mode" => set.value != "off",
+        "sandbox.network" => set.value != "on",
+        _ => false,
+    }
 }
 
 fn workspace(layers: &LayerArgs) -> Option<OptionOverride> {
@@ -210,7 +218,7 @@ fn drop_replaced(sets: Vec<String>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     for set in sets {
         let replaces = |other: &String| match set_key(&set) {
-            path if is_cumulative(&path) => *other == set,
+            path if is_cumulative(path) => *other == set,
             path => set_key(other) == path,
         };
         kept.retain(|other| !replaces(other));
@@ -220,8 +228,8 @@ fn drop_replaced(sets: Vec<String>) -> Vec<String> {
 }
 
 /// Returns the key of a setting as `--set` takes it.
-fn set_key(set: &str) -> String {
-    set.split('=').next().unwrap_or_default().trim().to_owned()
+pub(crate) fn set_key(set: &str) -> &str {
+    set.split('=').next().unwrap_or_default().trim()
 }
 
 impl SavedOptions {
@@ -240,7 +248,7 @@ impl SavedOptions {
 
     /// Returns the names of the stored options.
     pub(crate) fn names(&self) -> Vec<String> {
-        let keys = self.sets.iter().filter_map(|set| set.split('=').next().map(str::to_owned));
+        let keys = self.sets.iter().map(|set| set_key(set).to_owned());
         let others = [
             ("--agent", self.agent.is_some()),
             ("--config", self.config.is_some()),
@@ -264,7 +272,7 @@ impl SavedOptions {
     pub(crate) fn to_json(&self) -> Value {
         let (secret, sets): (Vec<String>, Vec<String>) =
             self.sets.iter().cloned().partition(|set| may_set_secret(set));
-        let mut omitted: Vec<String> = secret.iter().map(|set| set_key(set)).collect();
+        let mut omitted: Vec<String> = secret.iter().map(|set| set_key(set).to_owned()).collect();
         omitted.extend(self.omitted.clone());
         omitted.retain(|key| !sets.iter().any(|set| set_key(set) == *key));
         omitted.sort();

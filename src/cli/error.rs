@@ -150,11 +150,11 @@ fn from_config_error(error: &ConfigError) -> CliError {
             message.push_str(&format!("\n    | {}\n    | {indent}{mark}", excerpt.line));
         }
     }
-    // The origin of values does not help if a file can't be read at all.
+    // The list of keys does not help if a file can't be read at all.
     let is_of_a_file = |problem: &ConfigProblem| {
         matches!(problem.kind, ProblemKind::Unreadable(_) | ProblemKind::Syntax(_))
     };
-    let hint = "`architect config show` shows every key with its value and where it comes from";
+    let hint = "`architect init --print` prints every key with its default";
     match error.problems.iter().all(is_of_a_file) {
         true => CliError::usage(message),
         false => CliError::usage(message).hint(hint),
@@ -187,9 +187,12 @@ pub(crate) fn error_hints(error: &AppError) -> Vec<String> {
             "name one: --model PROVIDER/NAME, or `model` in [llm] of the configuration; `architect models` lists them",
             "`architect demo` shows a whole run without a model",
         ],
-        AppError::Model(ModelSpecError::UnknownName { .. }) => &[
-            "`architect models` lists the known names; with --api-base, any name of an OpenAI-compatible server is accepted",
-        ],
+        AppError::Model(ModelSpecError::UnknownName { name, .. }) => {
+            return vec![
+                "`architect models` lists the known names".to_owned(),
+                format!("another one needs its provider, as in openai-chat/{name}, or --api-base"),
+            ];
+        }
         AppError::Connect(ConnectError::MissingKey { .. }) => {
             &["set the variable, or name another one with --api-key-env"]
         }
@@ -241,9 +244,13 @@ fn journal_hints(error: &JournalError) -> Vec<String> {
             vec![resume(session), "without --session, an id is generated".to_owned()]
         }
         JournalError::NotRunning(session) => vec![resume(session)],
-        JournalError::UnknownSession(_) => {
-            vec!["`architect sessions list` lists the stored sessions".to_owned()]
+        JournalError::UnknownSession(name) => {
+            let list = "`architect sessions list` lists the stored sessions".to_owned();
+            let task = format!("the session comes first: last {name:?}");
+            std::iter::once(list).chain(name.contains(' ').then_some(task)).collect()
         }
+        JournalError::NotAnExport { .. } => vec!["`architect export` writes one".to_owned()],
+        JournalError::Ambiguous { .. } => vec!["give more of the id".to_owned()],
         JournalError::InvalidId(_) => {
             vec!["an id is a UUID in lower case; without --session, one is generated".to_owned()]
         }

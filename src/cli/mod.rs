@@ -77,9 +77,36 @@ fn ignore_signals() {
     }
 }
 
+/// Options of other agents, and what they are here.
+const OPTIONS_OF_OTHERS: [(&str, &str); 11] = [
+    ("yolo", "--mode yolo"),
+    ("full-auto", "--mode yolo"),
+    ("dangerously-skip-permissions", "--mode yolo"),
+    ("dangerously-bypass-approvals-and-sandbox", "--mode yolo --sandbox off"),
+    ("ask-for-approval", "--mode"),
+    ("max-turns", "--max-steps"),
+    ("max-budget-usd", "--budget"),
+    ("allowedTools", "--allow"),
+    ("disallowedTools", "--deny"),
+    ("continue", "`architect resume last` continues a session"),
+    ("resume", "`architect resume last` continues a session"),
+];
+
+/// Returns what is meant by an option of another agent.
+fn find_foreign_option(error: &clap::Error) -> Option<&'static str> {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = typed.strip_prefix("--")?.split('=').next()?;
+    OPTIONS_OF_OTHERS.into_iter().find(|(foreign, _)| *foreign == name).map(|(_, own)| own)
+}
+
 /// Returns an error with the option that is probably meant: clap prefers a common beginning, and letters get swapped.
 fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    if find_foreign_option(&error).is_some() {
+        error.insert(ContextKind::SuggestedArg, ContextValue::None);
+        error.insert(ContextKind::Suggested, ContextValue::None);
         return error;
     }
     let typed = match error.get(ContextKind::InvalidArg) {
@@ -159,6 +186,15 @@ fn report_clap_error(error: clap::Error) -> Result<u8, CliError> {
             let typed = error.get(ContextKind::InvalidSubcommand).map(ToString::to_string);
             if typed.is_some() && typed.as_ref() == first {
                 output::print_stderr("  hint: a task is given to `run`: architect run \"…\"");
+            }
+            if let Some(own) = find_foreign_option(&error) {
+                output::print_stderr(&format!("  hint: {own}"));
+            }
+            let unexpected = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+            let is_task = first.is_some_and(|command| command == "run")
+                && unexpected.is_some_and(|text| !text.starts_with('-'));
+            if error.kind() == ErrorKind::UnknownArgument && is_task {
+                output::print_stderr("  hint: put the task in quotes: architect run \"…\"");
             }
             let error = rendered.split("\n\n").next().unwrap_or_default();
             let error = error.strip_prefix("error: ").unwrap_or(error);

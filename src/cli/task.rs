@@ -223,7 +223,7 @@ pub(crate) fn run_workflow(
         RunMode::Direct => vec![setup.run(request, io.clone())?],
         RunMode::PlanFirst => plan_first(setup, request, io)?,
     };
-    Ok(evaluate(setup, &task, runs, &retry, io)?)
+    Ok(evaluate(setup, &task, runs, &retry, io))
 }
 
 /// Returns the command that resumes a session whose run ended early. Money and tokens are totals of the session, so a

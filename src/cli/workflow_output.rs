@@ -13,7 +13,7 @@ use architect::app::{
 };
 use architect::config::Config;
 use architect::journal::{Durability, SessionStore};
-use architect::machine::{CloseReason, LlmFailure, StopReason};
+use architect::machine::{CloseReason, StopReason};
 use architect::types::{Language, MicroUsd};
 use architect::view::report::RunReport;
 use architect::view::{CostSource, RunInfo, RunResult, sanitize};
@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use super::args::{OutputArgs, SettingsArgs};
 use super::batch_cells::common_options;
 use super::commands::{BATCH_LIMITS, listen};
-use super::config_options::DEFAULT_AGENT;
+use super::config_options::{DEFAULT_AGENT, set_key};
 use super::confirm::confirmation_port;
 use super::error::CliError;
 use super::sinks::{self, Sinks};
@@ -149,8 +149,7 @@ pub(crate) fn check_origin(folder: &Path, world: &ProcessEnv) -> Result<(), CliE
 /// Returns what options define of a workflow: all but its limits, which may change when it continues.
 pub(crate) fn defining_settings(settings: &SettingsArgs, workspace: PathBuf) -> Value {
     let mut common = common_options(settings, workspace, DEFAULT_AGENT);
-    let key = |set: &String| set.split('=').next().unwrap_or_default().trim().to_owned();
-    common.sets.retain(|set| !BATCH_LIMITS.contains(&key(set).as_str()));
+    common.sets.retain(|set| !BATCH_LIMITS.contains(&set_key(set)));
     json!([common.workspace, common.agent, common.sets, common.others])
 }
 
@@ -329,6 +328,10 @@ impl StartedWorkflow<'_> {
     fn stop_reason(&self, outcome: WorkflowOutcome, history: &WorkflowHistory) -> StopReason {
         let is_endless = |step: &StepDefinition| step.metric.is_some() && step.checks.is_empty();
         let has_checks = !self.workflow.steps.iter().any(is_endless);
+        let of_last_session = || {
+            let last = history.iterations.last().and_then(|it| it.report.as_ref());
+            StopReason::from_name(&last?.stop_reason)
+        };
         match outcome {
             WorkflowOutcome::Interrupted(signal) => StopReason::UserInterrupt(signal),
             WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => {
@@ -346,15 +349,14 @@ impl StartedWorkflow<'_> {
                 End::IterationsUsed | End::NothingChanged | End::NotMeasured,
             ) => StopReason::Closed(CloseReason::MaxSteps),
             WorkflowOutcome::Ended(End::Incomplete) => {
-                let last = history.iterations.last().and_then(|it| it.report.as_ref());
-                let reason = last.and_then(|report| StopReason::from_name(&report.stop_reason));
-                reason.unwrap_or(StopReason::ChecksFailed)
+                of_last_session().unwrap_or(StopReason::ChecksFailed)
             }
-            WorkflowOutcome::Ended(End::SessionFailed(code)) => StopReason::LlmError(match code {
-                4 => LlmFailure::Auth,
-                5 => LlmFailure::Timeout,
-                _ => LlmFailure::Other,
-            }),
+            WorkflowOutcome::Ended(End::SessionFailed(code)) => {
+                let has_code = |reason: &StopReason| reason.exit_code() == code;
+                let failure = StopReason::ALL.into_iter().find(has_code);
+                let of_session = of_last_session().filter(has_code);
+                of_session.or(failure).unwrap_or(StopReason::InternalError)
+            }
         }
     }
 

@@ -154,7 +154,7 @@ pub struct EndedRecord {
     pub status: String,
     /// Why it ended.
     pub reason: String,
-    /// Replies whose tool calls ran.
+    /// Replies with tool calls.
     pub steps: u32,
     /// Model calls.
     #[serde(rename = "calls")]

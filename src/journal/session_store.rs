@@ -72,7 +72,7 @@ pub fn default_root(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathB
     state.map(|state| state.join("architect")).ok_or(JournalError::NoStateFolder)
 }
 
-/// Returns the baseline of a session's limits. Imported records do not raise it.
+/// Returns the baseline of a session's limits. An import can state one, but not above what its records have used.
 fn limit_baseline(history: &SessionHistory) -> LimitBaseline {
     let run = history.machine.state.run();
     let from = run.rules.limit_baseline;

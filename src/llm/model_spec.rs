@@ -40,10 +40,7 @@ pub enum ModelSpecError {
         text: String,
     },
     /// A name without a provider that is not in the model table.
-    #[error(
-        "the model '{name}' is not in the model table{}; add its provider, as in openai-chat/{name}",
-        did_you_mean(.nearest.as_deref())
-    )]
+    #[error("unknown model '{name}'{}", did_you_mean(.nearest.as_deref()))]
     UnknownName {
         /// The name.
         name: String,
@@ -64,7 +61,7 @@ impl ModelSpec {
         table: &ModelTable,
         has_address: bool,
     ) -> Result<Self, ModelSpecError> {
-        let text = text.trim();
+        let text = table.resolve_alias(text.trim());
         let at_address = || Self::Remote { provider: &COMPATIBLE, name: text.to_owned() };
         let Some((word, name)) = text.split_once('/') else {
             return match table.find(text) {
@@ -140,13 +137,23 @@ mod tests {
         assert_eq!(parse("meta/llama", true).as_deref(), Ok("openai-chat/meta/llama"));
     }
 
+    /// Also to one that the table doesn't have.
+    #[test]
+    fn an_alias_leads_to_any_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("prices.toml");
+        std::fs::write(&file, "[aliases]\nlocal = \"openai-chat/mine\"\n").unwrap();
+        let table = ModelTable::built_in().with_file(&file).unwrap();
+        let spec = ModelSpec::parse("local", &table, false).unwrap();
+        assert_eq!(spec.to_string(), "openai-chat/mine");
+    }
+
     #[test]
     fn an_unknown_model_name_is_reported_with_suggestions() {
         assert_eq!(parse(" ", false), Err(ModelSpecError::Empty));
         assert_eq!(parse("openai/", false), Err(ModelSpecError::Empty));
         let error = |text: &str| parse(text, false).unwrap_err().to_string();
-        let expected = "the model 'my-model' is not in the model table; add its provider, as in openai-chat/my-model";
-        assert_eq!(error("my-model"), expected);
+        assert_eq!(error("my-model"), "unknown model 'my-model'");
         let unknown = error("opnai/x");
         assert!(
             unknown.starts_with("unknown provider 'opnai' in 'opnai/x', did you mean `openai`?")

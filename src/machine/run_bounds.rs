@@ -49,15 +49,19 @@ impl RunBounds {
         // Without checks, an answer is checked only for a command that an earlier step has started.
         let checked = if rules.has_checks { steps } else { steps.saturating_sub(1) };
         let follow_ups = if checked > 0 { u64::from(bounds.follow_ups) } else { 0 };
-        let replies = steps * (1 + of_replies) + checked * of_checks + follow_ups;
+        let replies = steps
+            .saturating_mul(1 + of_replies)
+            .saturating_add(checked.saturating_mul(of_checks))
+            .saturating_add(follow_ups);
         // Each other model follows a call that failed with all its retries, and may compact the context for its own window.
         let fallbacks = if replies > 0 { u64::from(rules.fallbacks()) } else { 0 };
         // A compaction costs a call that doesn't fit, and the call for the summary.
-        let compactions = u64::from(rules.context.max_compactions).min(replies + fallbacks);
-        let retried = replies + fallbacks + 2 * compactions;
+        let compactions =
+            u64::from(rules.context.max_compactions).min(replies.saturating_add(fallbacks));
+        let retried = replies.saturating_add(fallbacks + 2 * compactions);
         let attempts = u64::from(rules.backoff.retries) + 1;
         Self {
-            calls: retried + closing,
+            calls: retried.saturating_add(closing),
             requests: match rules.backoff.retry_for {
                 Some(_) => None,
                 None => Some(retried.saturating_mul(attempts).saturating_add(closing)),

@@ -23,7 +23,7 @@ pub struct RunContext {
     pub started_at: RunTime,
     /// The id of the next effect.
     pub next_effect: EffectId,
-    /// Replies whose tool calls ran.
+    /// Replies with tool calls.
     pub steps: u32,
     /// The model that is called: an index of `rules.models`, if there are several.
     #[serde(default, skip_serializing_if = "is_first_model")]

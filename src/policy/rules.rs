@@ -104,7 +104,9 @@ impl PermissionRule {
             )));
         }
         if !tool.chars().all(|c| c.is_ascii_alphanumeric() || "_-*|".contains(c)) {
-            return invalid(&format!("'{tool}' is not a tool name; * and | are allowed"));
+            return invalid(&format!(
+                "'{tool}' is not a tool name; a rule is tool or tool(pattern), like run_command(git *)"
+            ));
         }
         let pattern = pattern.filter(|pattern| !matches!(*pattern, "*" | "**"));
         if pattern.is_some() && tool.starts_with("mcp_") {
@@ -345,7 +347,7 @@ mod tests {
         }
         assert_eq!(
             why("read file(x)"),
-            "rule 'read file(x)': 'read file' is not a tool name; * and | are allowed"
+            "rule 'read file(x)': 'read file' is not a tool name; a rule is tool or tool(pattern), like run_command(git *)"
         );
         assert!(why("read_file([)").starts_with("rule 'read_file([)': error parsing glob"));
         assert!(why("mcp_a_b(x)").ends_with("takes no pattern"));

@@ -166,13 +166,6 @@ impl Driver {
         if self.checkpoint.step.is_none() || !self.ports.checkpoints.is_enabled() {
             return;
         }
-        // What is cancelled may still change something.
-        for effect in std::mem::take(&mut self.pending) {
-            match effect {
-                Effect::Cancel { id } => self.cancel(id),
-                other => self.pending.push(other),
-            }
-        }
         // The record of the end includes it.
         if let Some(cancel) = self.cancellations.remove(&STEP_END) {
             cancel.cancel();

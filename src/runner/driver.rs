@@ -249,11 +249,12 @@ impl Driver {
             }
             DriverInput::Event(event) => self.handle_event(&event),
             DriverInput::Replied { id, reply, access, calls } => {
+                // One that comes after its call was cancelled has no part in the reply that counts.
                 if self.cancellations.contains_key(&id) {
                     // The reply has it, and a long one takes memory twice.
                     self.partial_text = String::new();
+                    self.prepared = reply.calls().map(|call| call.id.clone()).zip(calls).collect();
                 }
-                self.prepared = reply.calls().map(|call| call.id.clone()).zip(calls).collect();
                 self.handle_event(&Event::Replied { id, reply, access })
             }
             DriverInput::Authorized { id, call, outcome } => {
@@ -263,7 +264,9 @@ impl Driver {
                             Authorization::Approved { timeout, intent: intent.clone(), reason };
                         let is_read_only = authorization.is_read_only();
                         let pending = PendingCall { call: job, intent, is_read_only };
-                        self.approved.insert(call, pending);
+                        if self.cancellations.contains_key(&id) {
+                            self.approved.insert(call, pending);
+                        }
                         authorization
                     }
                     AuthorizationOutcome::Rejected(result) => Authorization::Rejected { result },
@@ -393,7 +396,7 @@ impl Driver {
         driver
     }
 
-    /// Returns how much of the reply to the pending model call has arrived, unless the event completes the call in time.
+    /// Returns how much of the reply to the pending model call has arrived, unless the event completes an effect in time.
     fn received(&self, at: RunTime, event: &Event) -> Tokens {
         let bytes = self.timing.map_or(0, |timing| timing.received_bytes);
         let is_late = || self.machine.deadline().is_some_and(|due| due.at <= at);
@@ -431,6 +434,13 @@ impl Driver {
     fn perform_pending(mut self) -> Self {
         let waiting = self.wait_for_checkpoint();
         if self.pending.contains(&Effect::End) {
+            // What was cut off comes before the end in the journal, and may still change something.
+            for effect in std::mem::take(&mut self.pending) {
+                match effect {
+                    Effect::Cancel { id } => self.cancel(id),
+                    other => self.pending.push(other),
+                }
+            }
             self.record_end_state();
             self.write_end_record();
         }

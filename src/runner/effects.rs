@@ -76,13 +76,13 @@ impl Driver {
         purpose: CallPurpose,
         messages: Vec<UserMessage>,
     ) {
-        let prelude = Arc::clone(&self.ports.pre_call_hooks);
+        let hooks = Arc::clone(&self.ports.pre_call_hooks);
         let rest = messages.clone();
         self.start_task(
             id,
             TaskThread::Dedicated,
             move |scope, _| {
-                let messages = messages.into_iter().chain(prelude.run(purpose, scope)).collect();
+                let messages = messages.into_iter().chain(hooks.run(purpose, scope)).collect();
                 DriverInput::PreCallHooksRun { id, messages }
             },
             move |_| DriverInput::PreCallHooksRun { id, messages: rest },
@@ -253,7 +253,7 @@ impl Driver {
     fn start_task(
         &mut self,
         id: EffectId,
-        lane: TaskThread,
+        thread: TaskThread,
         run: impl FnOnce(&EffectContext, &InputSink<'_>) -> DriverInput + Send + 'static,
         lost: impl FnOnce(&str) -> DriverInput + Send + 'static,
     ) {
@@ -261,7 +261,7 @@ impl Driver {
         self.cancellations.insert(id, cancel.clone());
         self.executor.start(EffectTask {
             id,
-            thread: lane,
+            thread,
             cancel,
             run: Box::new(run),
             on_failure: Box::new(lost),

@@ -117,7 +117,7 @@ impl Executor for ThreadExecutor {
     }
 
     fn start(&mut self, work: EffectTask) {
-        let EffectTask { id, thread: lane, cancel, run, on_failure: lost } = work;
+        let EffectTask { id, thread: kind, cancel, run, on_failure: lost } = work;
         let (sender, alive) = (self.sender.clone(), self.running.0.clone());
         let lost = Arc::new(std::sync::Mutex::new(Some(lost)));
         let fail = {
@@ -141,7 +141,7 @@ impl Executor for ThreadExecutor {
             }
             drop(alive);
         };
-        let started = match lane {
+        let started = match kind {
             TaskThread::Dedicated => self.run_on_call_thread(Box::new(body)),
             TaskThread::Pool => self.run_on_pool(Box::new(body)),
         };

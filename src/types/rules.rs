@@ -149,7 +149,7 @@ pub struct RunLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LimitBaseline {
-    /// Replies whose tool calls ran.
+    /// Replies with tool calls.
     pub steps: u32,
     /// Tool calls that were denied.
     #[serde(rename = "denied")]

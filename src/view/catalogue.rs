@@ -379,7 +379,8 @@ impl Language {
         }
     }
 
-    fn run_ended(self, reason: StopReason) -> String {
+    /// Returns how a run has ended.
+    pub(super) fn run_ended(self, reason: StopReason) -> String {
         let begin = self.pick(match reason {
             StopReason::LlmDone => ["Agent completed", "Agente completado"],
             StopReason::UserInterrupt(Signal::Interrupt) => {

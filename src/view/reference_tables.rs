@@ -73,7 +73,7 @@ fn describe(reason: StopReason) -> &'static str {
             | CloseReason::ContextFull
             | CloseReason::BudgetExceeded,
         ) => {
-            "A limit was reached; the model is asked for a final summary, without tools, if the limits leave room for it"
+            "A limit was reached (`budget_exceeded`: of money or tokens); the model is asked for a final summary, without tools, if the limits leave room for it"
         }
         StopReason::Closed(CloseReason::LoopDetected) => {
             "The same turn five times in a row (a steering message after three)"
@@ -91,7 +91,7 @@ fn describe(reason: StopReason) -> &'static str {
             "A required quality gate or a stop hook rejected the answer repeatedly; a hook blocked the run or a model call; or a tool call was denied, with `--fail-on-denied`"
         }
         StopReason::EvaluationFailed => {
-            "`--self-eval` rejected the answer: once with `basic`, repeatedly with `full`"
+            "`--self-eval` rejected the answer, once with `basic`, repeatedly with `full`, or had no usable result"
         }
         StopReason::UserInterrupt(_) => "The run was interrupted; no further model call",
         StopReason::LlmError(_) => "The model could not be reached, or rejected the request",
@@ -164,10 +164,12 @@ mod tests {
     stop_reason         status   exit                 when
     llm_done            success  0                    A complete, non-empty final
                                                       text and no tool call
-    max_steps           partial  2                    A limit was reached; the
-    timeout                                           model is asked for a final
-    context_full                                      summary, without tools, if
-    budget_exceeded                                   the limits leave room for it
+    max_steps           partial  2                    A limit was reached
+    timeout                                           (`budget_exceeded`: of money
+    context_full                                      or tokens); the model is
+    budget_exceeded                                   asked for a final summary,
+                                                      without tools, if the limits
+                                                      leave room for it
     loop_detected       partial  2                    The same turn five times in
                                                       a row (a steering message
                                                       after three)
@@ -186,8 +188,9 @@ mod tests {
                                                       denied, with
                                                       `--fail-on-denied`
     evaluation_failed   partial  2                    `--self-eval` rejected the
-                                                      answer: once with `basic`,
-                                                      repeatedly with `full`
+                                                      answer, once with `basic`,
+                                                      repeatedly with `full`, or
+                                                      had no usable result
     user_interrupt      partial  130 (SIGINT)         The run was interrupted; no
                                  143 (SIGTERM)        further model call
                                  129 (SIGHUP)

@@ -45,7 +45,7 @@ pub struct RunInfo {
 pub struct PriorUsage {
     /// What it has used.
     pub costs: CostBreakdown,
-    /// Replies whose tool calls ran.
+    /// Replies with tool calls.
     pub steps: u32,
     /// Model calls, including those of its sub-agents.
     pub llm_calls: u32,

@@ -80,17 +80,13 @@ pub struct RetryContext {
 
 /// Evaluates the newest of these runs, unless the settings turn that off. With `full`, a run whose evaluation fails is
 /// continued in the same session, up to the configured number of retries. The answer with the best evaluation counts.
-///
-/// # Errors
-///
-/// Fails if a run can't be started.
 pub fn evaluate(
     setup: &RunSetup,
     task: &str,
     runs: Vec<FinishedRun>,
     again: &RetryContext,
     io: &RunIo,
-) -> Result<EvaluatedRuns, AppError> {
+) -> EvaluatedRuns {
     let settings = &setup.config.settings.evaluation;
     let retries = match settings.mode {
         EvaluationMode::Full => settings.max_retries,
@@ -100,11 +96,11 @@ pub fn evaluate(
     let mut all = EvaluatedRuns { answer_run: newest, runs, ..EvaluatedRuns::default() };
     let is_success = all.runs.get(newest).is_some_and(FinishedRun::is_success);
     if settings.mode == EvaluationMode::Off || !is_success {
-        return Ok(all);
+        return all;
     }
     for attempt in 0..=retries {
-        let evaluation = all.evaluate_run(setup, task, newest, again, io)?;
         all.stop_reason_override = Some(StopReason::EvaluationFailed);
+        let evaluation = all.evaluate_run(setup, task, newest, again, io);
         let Some(evaluation) = evaluation.filter(|_| all.interrupted_run.is_none()) else { break };
         let is_good = evaluation.meets(settings.confidence_threshold);
         let message = evaluation.feedback();
@@ -117,17 +113,14 @@ pub fn evaluate(
         if is_good || attempt == retries {
             break;
         }
-        let session = all.runs[newest].session;
         let Some(store) = &again.store else { break };
-        let opened = store.reopen(session, DamagePolicy::Refuse)?;
-        let target = SessionTarget::Stored(store.clone(), Box::new(opened));
-        let request = RunRequest {
-            options: again.options.clone(),
-            exit_on_partial: again.exit_on_partial,
-            ..RunRequest::new(message, target, CostSource::Agent)
+        let ended = match all.send_back(setup, message, newest, (store, again), io) {
+            Ok(ended) => ended,
+            Err(error) => {
+                log::warn!("the run can't continue after its evaluation: {error}");
+                break;
+            }
         };
-        let config = remaining_config(&setup.config, &all.runs, Some(session));
-        let ended = setup.with_config(config).run(request, io.clone())?;
         newest = all.runs.len();
         let is_success = ended.is_success();
         all.push(ended);
@@ -138,7 +131,7 @@ pub fn evaluate(
     if let Some(store) = &again.store {
         all.record_end(store, newest);
     }
-    Ok(all)
+    all
 }
 
 /// Returns the stored evaluations of the answers of a session, also those that were cut off.
@@ -204,6 +197,27 @@ impl EvaluatedRuns {
         interrupt.or(self.stop_reason_override).or_else(|| of_run(self.answer_run))
     }
 
+    /// Continues the session of a run with a message about its evaluation.
+    fn send_back(
+        &self,
+        setup: &RunSetup,
+        message: String,
+        run: usize,
+        (store, again): (&SessionStore, &RetryContext),
+        io: &RunIo,
+    ) -> Result<FinishedRun, AppError> {
+        let session = self.runs[run].session;
+        let opened = store.reopen(session, DamagePolicy::Refuse)?;
+        let target = SessionTarget::Stored(store.clone(), Box::new(opened));
+        let request = RunRequest {
+            options: again.options.clone(),
+            exit_on_partial: again.exit_on_partial,
+            ..RunRequest::new(message, target, CostSource::Agent)
+        };
+        let config = remaining_config(&setup.config, &self.runs, Some(session));
+        setup.with_config(config).run(request, io.clone())
+    }
+
     /// Stores how they have ended in the session of this run, where its own end would be wrong.
     fn record_end(&mut self, store: &SessionStore, run: usize) {
         let (Some(reason), Some(run)) = (self.stop_reason(), self.runs.get(run)) else { return };
@@ -218,7 +232,8 @@ impl EvaluatedRuns {
         }
     }
 
-    /// Evaluates a run that has succeeded. There is no evaluation if the evaluator gives no answer.
+    /// Evaluates a run that has succeeded. There is no evaluation if the evaluator can't run or gives no answer: what was
+    /// done and paid for stands.
     fn evaluate_run(
         &mut self,
         setup: &RunSetup,
@@ -226,8 +241,8 @@ impl EvaluatedRuns {
         run: usize,
         again: &RetryContext,
         io: &RunIo,
-    ) -> Result<Option<Evaluation>, AppError> {
-        let Some(evaluated) = self.runs.get(run) else { return Ok(None) };
+    ) -> Option<Evaluation> {
+        let evaluated = self.runs.get(run)?;
         let task = format!("## Task\n\n{task}\n\n{}", format_work(&evaluated.machine));
         let evaluator = evaluator_setup(setup, remaining_config(&setup.config, &self.runs, None));
         // What it costs is part of what the sessions cost.
@@ -238,16 +253,20 @@ impl EvaluatedRuns {
             }
             None => SessionTarget::Ephemeral,
         };
-        let ended = evaluator.run(RunRequest::new(task, target, CostSource::Eval), io.clone())?;
+        let request = RunRequest::new(task, target, CostSource::Eval);
+        let ended = evaluator.run(request, io.clone()).inspect_err(|error| {
+            log::warn!("the evaluation failed: {error}");
+        });
+        let ended = ended.ok()?;
         let answer = ended.outcome().and_then(|outcome| outcome.output.clone());
         self.push(ended);
         match Evaluation::parse(&answer.unwrap_or_default()) {
-            Ok(evaluation) => Ok(Some(evaluation)),
+            Ok(evaluation) => Some(evaluation),
             Err(why) => {
                 if self.interrupted_run.is_none() {
-                    log::warn!("the evaluation of the answer has no result: {why}");
+                    log::warn!("the evaluation failed: {why}");
                 }
-                Ok(None)
+                None
             }
         }
     }
@@ -369,7 +388,8 @@ impl Evaluation {
             read.next()?.ok()
         };
         let evaluation = text.match_indices('{').find_map(parse);
-        match evaluation.ok_or_else(|| "the answer is no evaluation".to_owned())? {
+        let unread = || "its model did not answer in the expected form".to_owned();
+        match evaluation.ok_or_else(unread)? {
             evaluation if (0.0..=1.0).contains(&evaluation.confidence) => Ok(evaluation),
             Self { confidence, .. } => {
                 Err(format!("its confidence is {confidence}, and not between 0 and 1"))
@@ -417,7 +437,7 @@ mod tests {
         for text in ["", "yes", "{}", "{\"completed\": 1}"] {
             assert_eq!(
                 Evaluation::parse(text).unwrap_err(),
-                "the answer is no evaluation",
+                "its model did not answer in the expected form",
                 "{text}"
             );
         }

@@ -17,12 +17,14 @@ use crate::app::session::SessionTarget;
 use crate::app::worktree::SandboxedGit;
 use crate::config::{AgentDefinition, ConfigName, ConfigProblem, LimitsConfig};
 use crate::journal::{DamagePolicy, ParentCall, SessionId, SessionStore};
-use crate::machine::{Event, RunOutcome, RunStatus, StopReason};
+use crate::machine::{BudgetUsage, Event, RunOutcome, RunStatus, StopReason};
 use crate::policy::Confirmer;
 use crate::port::{EffectContext, lock};
 use crate::runner::{DriverInput, Executor, InlineExecutor, Ports, SystemClock, ThreadExecutor};
 use crate::tools::{CallContext, ToolOutput};
-use crate::types::{FileChange, Signal, TimeSpan, ToolStatus, matches_wildcard, pluralize};
+use crate::types::{
+    FileChange, RunTime, Signal, TimeSpan, ToolStatus, matches_wildcard, pluralize,
+};
 use crate::view::{CostSource, Reporter};
 use crate::workspace::worktree::Worktree;
 
@@ -88,7 +90,8 @@ pub(super) fn run_subagent(dispatched: &DispatchCall, context: &CallContext<'_>)
         }
         None => SessionTarget::Ephemeral,
     };
-    let setup = limited_setup(&subagents.setup, agent.clone(), context.scope);
+    let setup =
+        limited_setup(&subagents.setup, agent.clone(), context.scope, BudgetUsage::default());
     let (ended, changes) = drive(dispatched, &setup, target, context);
     ToolOutput { changes, ..output_of(&agent.name, ended) }
 }
@@ -103,6 +106,7 @@ fn drive(
     let DispatchCall { subagents, agent, task, .. } = dispatched;
     let scope = context.scope;
     let options = subagents.options.clone();
+    let at = target.opened().map_or(RunTime::START, |opened| opened.history.at);
     let used = target.opened().map(|opened| opened.history.machine.state.run().used);
     // A stored session has its task.
     let task = used.is_none().then(|| Arc::clone(task));
@@ -135,7 +139,8 @@ fn drive(
     };
     let ended = match subagents.clock {
         SubagentClock::Real => {
-            let executor = ThreadExecutor::new(Arc::new(SystemClock::start()), MAX_PARALLEL_TOOLS);
+            let clock = Arc::new(SystemClock::resume(at));
+            let executor = ThreadExecutor::new(clock, MAX_PARALLEL_TOOLS);
             let inbox = executor.inbox();
             let interrupt = Event::Interrupt { signal: Signal::Interrupt };
             let _listening =
@@ -143,11 +148,11 @@ fn drive(
             drive(Box::new(executor))
         }
         SubagentClock::Simulated => {
-            let executor = InlineExecutor::new();
+            let executor = InlineExecutor::resume(at);
             let clock = executor.clock();
             let ended = drive(Box::new(executor));
             // The time of the run passes for the call that waits for it.
-            scope.sleep(TimeSpan(clock.now().0));
+            scope.sleep(clock.now().since(at));
             ended
         }
     };
@@ -210,7 +215,8 @@ fn run_isolated(dispatched: &DispatchCall, context: &CallContext<'_>) -> ToolOut
         }
         (None, _) => SessionTarget::Ephemeral,
     };
-    let setup = limited_setup(&subagents.setup, agent, context.scope);
+    let used = stored.map(|(history, _)| history.machine.state.run().used).unwrap_or_default();
+    let setup = limited_setup(&subagents.setup, agent, context.scope, used);
     let setup = match setup.in_worktree(&worktree.workspace()) {
         Ok(setup) => setup,
         Err(error) => return failed(&error),
@@ -252,15 +258,21 @@ fn finish_isolated(
     ToolOutput { text, ..output }
 }
 
-/// Returns the set-up of an agent that works within what is set aside for it. Gates are for who answers the user.
-fn limited_setup(setup: &RunSetup, agent: AgentDefinition, scope: &EffectContext) -> RunSetup {
+/// Returns the set-up of an agent that works within what is set aside for it, beyond what its session has used. Gates are
+/// for who answers the user.
+fn limited_setup(
+    setup: &RunSetup,
+    agent: AgentDefinition,
+    scope: &EffectContext,
+    used: BudgetUsage,
+) -> RunSetup {
     let mut config = setup.config.clone();
     let limits = &mut config.settings.limits;
     let share = scope.budget;
     let time = share.and_then(|share| share.time);
     *limits = LimitsConfig {
-        budget_usd: share.and_then(|share| share.cost).or(limits.budget_usd),
-        max_tokens: share.and_then(|share| share.tokens).or(limits.max_tokens),
+        budget_usd: share.and_then(|share| Some(share.cost? + used.cost)).or(limits.budget_usd),
+        max_tokens: share.and_then(|share| Some(share.tokens? + used.tokens)).or(limits.max_tokens),
         timeout: Some(time.map_or(MAX_RUN_TIME, |time| time.min(MAX_RUN_TIME))),
         warn_at_usd: None,
         ..limits.clone()

@@ -236,29 +236,26 @@ pub(crate) struct MachineArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentsArgs {
-    #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
-
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SkillsArgs {
-    #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
-
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ModelsArgs {
-    #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
-
     /// Only the models of this provider
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
@@ -270,13 +267,13 @@ pub(crate) struct ModelsArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
-
     /// Send one small request to the model, and connect to remote MCP servers
     #[arg(long)]
     pub(crate) online: bool,
@@ -284,6 +281,9 @@ pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
 }
 
 #[derive(Debug, Args)]

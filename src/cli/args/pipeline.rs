@@ -20,7 +20,7 @@ FILE has [[steps]] tables in TOML, which run in order, each in its own session:
                       and a failed one ends the step
   parallel            how many items run at the same time, each in its own worktree; the
                       worktrees are merged at the end
-A condition compares two texts with one of ==, !=, <, <=, >, >=, contains, lacks.
+A condition compares two texts with ==, !=, contains or lacks, or two numbers with <, <=, > or >=.
 
 --budget, --max-tokens and --timeout limit all steps together. The journal and the sessions are in the folder of \
 --out. The same command again continues where the pipeline stopped, even after a crash; finished steps don't run \

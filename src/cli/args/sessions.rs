@@ -54,7 +54,7 @@ pub(crate) struct ForkArgs {
     #[arg(long)]
     pub(crate) files: bool,
 
-    /// Replace the tool result of the last copied record by the text of this file
+    /// Replace the tool result of the last copied record with the text of this file
     #[arg(long, value_name = "FILE")]
     pub(crate) tool_result: Option<PathBuf>,
 
@@ -358,8 +358,7 @@ pub(crate) struct TestArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Write the results as `JUnit` XML
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help = "Write the results as JUnit XML")]
     pub(crate) junit: Option<PathBuf>,
 
     /// Print a scenario made from this session: its replies, tool results and files

@@ -357,7 +357,7 @@ pub(super) fn refuse(problems: &[ManifestProblem]) -> Result<(), CliError> {
         [problem] => problem.clone(),
         _ => {
             let count = pluralize(lines.len(), "mistake", "mistakes");
-            format!("{count} in the manifest:\n  {}", lines.join("\n  "))
+            format!("{count}:\n  {}", lines.join("\n  "))
         }
     };
     // Only what helps with all of them.
@@ -468,7 +468,9 @@ impl From<BatchRunError> for CliError {
     fn from(error: BatchRunError) -> Self {
         match error {
             BatchRunError::Coordination(error) => error.into(),
-            BatchRunError::NotStored { .. } => Self::failed(&error).hint(CONTINUE_HINT),
+            BatchRunError::NotStored { .. }
+            | BatchRunError::NoWorker
+            | BatchRunError::LostWorker => Self::failed(&error).hint(CONTINUE_HINT),
         }
     }
 }

@@ -4,10 +4,10 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-use architect::app::ProcessEnv;
+use architect::app::{ProcessEnv, ResolvedModel};
 use architect::config::{
-    AgentDefinition, Config, ConfigFileState, ProjectPreset, SCHEMA_FILE, TrustError, TrustStore,
-    template,
+    AgentDefinition, Config, ConfigFile, ConfigFileState, ProjectPreset, SCHEMA_FILE, TrustError,
+    TrustStore, profile_names, template,
 };
 use architect::llm::provider_names;
 use architect::types::{ConfirmMode, pluralize};
@@ -16,7 +16,7 @@ use rustix::fs::OFlags;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::cli::args::{AgentsArgs, ConfigArgs, ConfigCommand, InitArgs};
+use crate::cli::args::{AgentsArgs, ConfigArgs, ConfigCommand, InitArgs, LayerArgs, SettingsArgs};
 use crate::cli::error::CliError;
 use crate::cli::{config_options, output};
 
@@ -26,16 +26,22 @@ pub(crate) fn run(args: &ConfigArgs, world: &ProcessEnv) -> Result<u8, CliError>
         ConfigCommand::Show => format_values(&load()?),
         ConfigCommand::Check => {
             let config = load()?;
-            architect::app::check_config(&config)?;
+            check(&config, &args.settings, world)?;
             let notices = pluralize(config.notices.len(), "notice", "notices");
             format!("the configuration is valid ({notices})\n")
         }
         ConfigCommand::Path => format_files(&load()?),
         ConfigCommand::Schema => format!("{:#}\n", architect::config::schema(&provider_names())),
         ConfigCommand::Trust => {
-            let folder = load()?.workspace;
-            trust_store(world)?.add(&folder).map_err(trust_failure)?;
-            format!("{} is trusted from now on\n", folder.display())
+            let config = config_options::load_layers(&args.settings.layers, world)?;
+            let folder = &config.workspace;
+            trust_store(world)?.add(folder).map_err(trust_failure)?;
+            let is_new = |file: &&ConfigFile| {
+                matches!(file.state, ConfigFileState::OnlyTightens | ConfigFileState::Skipped)
+            };
+            let files = config.files.iter().filter(is_new);
+            let files: String = files.map(|file| format!("  {}\n", file.path.display())).collect();
+            format!("{} is trusted from now on\n{files}", folder.display())
         }
         ConfigCommand::Untrust => {
             let folder = load()?.workspace;
@@ -44,6 +50,22 @@ pub(crate) fn run(args: &ConfigArgs, world: &ProcessEnv) -> Result<u8, CliError>
         }
     };
     output::print(&text)
+}
+
+/// Checks what a run would find out: the tools of agents, rules, the model, and the files of profiles.
+fn check(config: &Config, args: &SettingsArgs, world: &ProcessEnv) -> Result<(), CliError> {
+    architect::app::check_config(config)?;
+    if config.settings.llm.model.is_some() {
+        ResolvedModel::from_config(config, world)?;
+    }
+    let folders = [Some(config.workspace.join(".architect")), world.folders().config];
+    for folder in folders.into_iter().flatten() {
+        for name in profile_names(&folder.join("profiles")) {
+            let layers = LayerArgs { profile: Some(name), ..args.layers.clone() };
+            config_options::load_layers(&layers, world)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the list of the folders that the user trusts.
@@ -79,7 +101,7 @@ fn format_values(config: &Config) -> String {
 }
 
 fn format_files(config: &Config) -> String {
-    let line = |file: &architect::config::ConfigFile| {
+    let line = |file: &ConfigFile| {
         let state = match file.state {
             ConfigFileState::Absent => "not found",
             ConfigFileState::Read => "read",

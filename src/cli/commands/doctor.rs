@@ -47,9 +47,15 @@ pub(crate) struct CheckDocument<'a> {
 const MAX_MESSAGE_CHARS: usize = 400;
 
 pub(crate) fn run(args: &DoctorArgs, world: &ProcessEnv) -> Result<u8, CliError> {
-    let config = config_options::load_settings(&args.settings, world)?;
+    let config = match config_options::load_settings(&args.settings, world) {
+        Ok(config) => config,
+        Err(error) => {
+            report(args.json, &[("config", (Bad, error.text()))])?;
+            return Ok(error.code());
+        }
+    };
     let scope = if args.online { ProbeScope::Network } else { ProbeScope::Local };
-    let findings: [(&str, Finding); 8] = [
+    let findings = [
         ("model", check_model(&config, world, scope)),
         ("keys", check_keys(&config, world)),
         ("trust", check_trust(&config)),
@@ -59,8 +65,14 @@ pub(crate) fn run(args: &DoctorArgs, world: &ProcessEnv) -> Result<u8, CliError>
         ("sessions", check_sessions(&config, world)),
         ("prices", check_prices(&config)),
     ];
+    report(args.json, &findings)?;
+    Ok(u8::from(findings.iter().any(|(_, (status, _))| *status == Bad)))
+}
+
+/// Prints what was found.
+fn report(json: bool, findings: &[(&str, Finding)]) -> Result<u8, CliError> {
     let (mut text, mut documents) = (String::new(), Vec::new());
-    for (check, (status, message)) in &findings {
+    for (check, (status, message)) in findings {
         let (name, mark) = match status {
             Good => ("good", '✓'),
             Warning => ("warning", '!'),
@@ -69,8 +81,7 @@ pub(crate) fn run(args: &DoctorArgs, world: &ProcessEnv) -> Result<u8, CliError>
         text.push_str(&format!("{mark} {check:<9} {message}\n"));
         documents.push(CheckDocument { what: check, state: name, message });
     }
-    output::print(&if args.json { output::to_json(&documents) } else { text })?;
-    Ok(u8::from(findings.iter().any(|(_, (status, _))| *status == Bad)))
+    output::print(&if json { output::to_json(&documents) } else { text })
 }
 
 fn check_model(config: &Config, world: &ProcessEnv, scope: ProbeScope) -> Finding {
@@ -134,7 +145,7 @@ fn check_trust(config: &Config) -> Finding {
         return (Warning, message);
     }
     if ignored == 0 {
-        return (Good, "this folder is not trusted; none of its settings is ignored".to_owned());
+        return (Good, "not needed: no setting of this folder is ignored".to_owned());
     }
     let settings = pluralize(ignored, "setting is", "settings are");
     let message = format!(

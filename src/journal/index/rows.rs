@@ -26,7 +26,7 @@ pub struct SessionRow {
     pub created: Option<String>,
     /// When it was last written, in RFC 3339.
     pub modified: String,
-    /// Replies whose tool calls ran.
+    /// Replies with tool calls.
     pub steps: u32,
     /// Model calls.
     pub llm_calls: u32,

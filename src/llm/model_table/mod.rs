@@ -198,13 +198,14 @@ impl ModelTable {
         &self.date
     }
 
-    /// Returns the model with a name without provider: an alias, or a name in the table.
+    /// Returns the name that an alias stands for; any other name stands for itself.
+    pub fn resolve_alias<'a>(&'a self, name: &'a str) -> &'a str {
+        self.aliases.get(name).map_or(name, String::as_str)
+    }
+
+    /// Returns the model with a name without provider.
     pub fn find(&self, name: &str) -> Option<&ModelInfo> {
-        let (provider, name) = match self.aliases.get(name).and_then(|name| name.split_once('/')) {
-            Some((provider, name)) => (Provider::from_name(provider), name),
-            None => (None, name),
-        };
-        self.rows.iter().find(|row| row.id == name && provider.is_none_or(|p| row.provider == p))
+        self.rows.iter().find(|row| row.id == name)
     }
 
     /// Returns the most similar name in the table: an alias, or `provider/name`.
@@ -436,7 +437,10 @@ mod tests {
         let table = ModelTable::parse(BUILT_IN).unwrap();
         assert!(table.rows.len() > 80);
         assert_eq!(table.date().len(), 10);
-        assert!(table.aliases.keys().all(|alias| table.find(alias).is_some()));
+        assert!(table.aliases.values().all(|name| {
+            let spec = ModelSpec::parse(name, &table, false).unwrap();
+            table.lookup(&spec).is_some()
+        }));
         for row in &table.rows {
             let price = row.price.unwrap();
             assert!(

@@ -49,7 +49,6 @@ impl PricedUsage {
         let usage = match event {
             Some(Event::UsageReported { usage, .. }) => *usage,
             Some(Event::Replied { reply, .. }) if reply.usage.total() == tokens => reply.usage,
-            Some(Event::CallFailed { fault, .. }) => lost(fault.received),
             Some(_) | None => lost(run.received),
         };
         Self { usage, cost }

@@ -86,8 +86,8 @@ pub(crate) fn charge_unanswered_call(
     charge_incomplete_call(run, run.received, call, out);
 }
 
-/// Charges a call for its input, and for the output that has arrived, up to its limit. A reply that would have arrived whole
-/// is charged up to its limit: how much of it was written is not known. So is one of which that was lost.
+/// Charges a call for its input, and for the output that has arrived, up to its limit. A reply that is not streamed, or of
+/// which it is not known how much has arrived, is charged up to its limit; without a limit, its output costs nothing.
 fn charge_incomplete_call(
     run: &mut RunContext,
     received: Tokens,

@@ -269,8 +269,8 @@ impl Calling {
         }
     }
 
-    /// Calls another model if that may help and the budget covers it. Its call is prepared as any other, since its price and its
-    /// context window are other ones.
+    /// Calls another model if that may help and the budget covers it. Its call is prepared as any other, since it has another
+    /// price and another context window.
     fn give_up(self, mut out: StepBuilder, fault: Fault) -> Step {
         let Self { mut run, size, .. } = self;
         let decision = fallback::decide(&run, &size, &fault);
@@ -328,7 +328,7 @@ impl Calling {
             ReplyKind::Unrecognized => self.on_failure(out, unrecognized_fault(&reply)),
             ReplyKind::ContextOverflow => self.on_overflow(out),
             ReplyKind::ToolCalls => {
-                // This step resets all streaks, except that of calls that were cut off.
+                // A step keeps the streaks of cut-off and of invalid calls, and the count of follow-ups; the others begin again.
                 let truncated = if has_truncated_call(&reply) { streaks.truncated + 1 } else { 0 };
                 let Streaks { invalid, follow_ups, .. } = *streaks;
                 *streaks = Streaks { truncated, invalid, follow_ups, ..Streaks::default() };
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_resets_all_streaks_but_that_of_cut_off_calls() {
+    fn a_step_keeps_the_streaks_of_calls_that_can_not_run_and_the_follow_ups() {
         let streaks = Streaks {
             truncated: 1,
             empty: 1,

@@ -244,7 +244,9 @@ impl Compiler {
             (Form::String | Form::Pattern, _) => "a string",
             (Form::Names, _) => "a list of names",
             (Form::List, _) => "a list",
-            (Form::Types, _) => "a type, or a list of types",
+            (Form::Types, _) => {
+                "string, number, integer, boolean, array, object or null, or a list of these"
+            }
         };
         Err(error(at, &format!("has to be {expected}")))
     }

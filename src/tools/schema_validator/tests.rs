@@ -139,7 +139,10 @@ fn the_outcome_is_that_of_another_implementation() {
 fn an_invalid_schema_is_an_error_with_its_place() {
     for (schema, expected) in [
         (json!(7), "a schema has to be an object, true or false"),
-        (json!({ "type": "text" }), "/type: has to be a type, or a list of types"),
+        (
+            json!({ "type": "text" }),
+            "/type: has to be string, number, integer, boolean, array, object or null, or a list of these",
+        ),
         (
             json!({ "properties": { "a": { "minLength": -1 } } }),
             "/properties/a/minLength: has to be a number of 0 or more without a fraction",

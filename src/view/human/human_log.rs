@@ -446,6 +446,11 @@ impl ReportSink for HumanLog {
             let text = lang.denied(result.denied.len(), &denied_tools(result));
             self.warning("🚫", &text)?;
         }
+        // The log has the end of the run itself, before the evaluation.
+        if let Some(reason @ StopReason::EvaluationFailed) = result.stop_reason {
+            let text = lang.run_ended(reason);
+            self.line(format!("⚠️  {}", self.painter.paint(BOLD, &text)))?;
+        }
         if self.style.shows_costs {
             self.line(format!("💰 {}", lang.costs(result.cost, result.usage)))?;
         }

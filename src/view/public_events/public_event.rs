@@ -159,7 +159,7 @@ pub struct AgentEnd {
     pub reason: StopReason,
     /// The exit code.
     pub exit_code: u8,
-    /// Replies whose tool calls ran.
+    /// Replies with tool calls.
     pub steps: u32,
     /// Model calls, including those of sub-agents.
     pub llm_calls: u32,

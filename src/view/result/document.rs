@@ -38,7 +38,7 @@ pub struct RunResult {
     pub output: Arc<str>,
     /// The final answer as JSON, if it satisfies the requested schema.
     pub structured_output: Option<Value>,
-    /// Replies whose tool calls ran.
+    /// Replies with tool calls.
     pub steps: u32,
     /// Model calls of every kind, including those of sub-agents.
     pub llm_calls: u32,

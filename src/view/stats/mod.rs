@@ -30,7 +30,7 @@ pub struct Statistics {
     pub output_tokens: u64,
     /// Their cost; `None` if no call had a price.
     pub cost: Option<f64>,
-    /// Replies whose tool calls ran.
+    /// Replies with tool calls.
     pub steps: u64,
     /// The cost for each of them.
     pub cost_per_step: Option<f64>,
@@ -99,7 +99,7 @@ pub struct ModelTotal {
     pub output_tokens: u64,
     /// The cost; `None` if the model has no price.
     pub cost: Option<f64>,
-    /// Replies whose tool calls ran.
+    /// Replies with tool calls.
     pub steps: u64,
     /// Calls after a failed attempt.
     pub retries: u64,

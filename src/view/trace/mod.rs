@@ -62,7 +62,7 @@ pub struct Trace {
     /// Its duration, without the time between its processes.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
-    /// Replies whose tool calls ran.
+    /// Replies with tool calls.
     pub steps: u32,
     /// Model calls, including those of sub-agents.
     pub llm_calls: u32,

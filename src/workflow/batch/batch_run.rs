@@ -92,6 +92,12 @@ pub enum BatchRunError {
         /// What the system says.
         why: String,
     },
+    /// No thread for a cell can be started.
+    #[error("no cell can be started: the system allows no more threads")]
+    NoWorker,
+    /// A thread has ended by a bug in this program.
+    #[error("a thread of the batch has ended unexpectedly; the same command continues it")]
+    LostWorker,
 }
 
 /// The time after which a worker that does not renew its lease is taken for dead.
@@ -132,8 +138,11 @@ impl BatchRun<'_> {
             let ends: Vec<_> = workers.into_iter().map(thread::ScopedJoinHandle::join).collect();
             done.cancel();
             let is_over = keeper.join().unwrap_or(false);
+            if ends.is_empty() {
+                return Err(BatchRunError::NoWorker);
+            }
             for end in ends {
-                end.unwrap_or(Ok(()))?;
+                end.unwrap_or(Err(BatchRunError::LostWorker))?;
             }
             Ok(is_over)
         })

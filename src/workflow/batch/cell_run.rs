@@ -384,7 +384,7 @@ impl CellRunner<'_> {
         let retry =
             RetryContext { store: Some(self.store.clone()), options, exit_on_partial: None };
         let runs = vec![setup.run(request, io.clone())?];
-        let done = evaluate(setup, &task, runs, &retry, &io)?;
+        let done = evaluate(setup, &task, runs, &retry, &io);
         let results = reporter.results(StopReason::InternalError, "the run broke down");
         let lost = || CellError::Broken("the run left no result".to_owned());
         let mut result = done.result(&results, &info).ok_or_else(lost)?;

@@ -41,6 +41,9 @@ pub(super) const LOG_FILE: &str = "coordination.jsonl";
 /// The name of the file about a merge.
 const MERGE_FILE: &str = "merge.json";
 
+/// The folder of the patches of cells.
+pub(super) const PATCHES: &str = "patches";
+
 /// A file of a batch could not be read or written.
 #[derive(Debug, Error)]
 #[error(transparent)]
@@ -106,7 +109,7 @@ impl BatchFolder {
 
     /// Returns the path of the patch of a cell.
     pub(super) fn patch(&self, cell: &str) -> PathBuf {
-        self.0.join("patches").join(format!("{cell}.patch"))
+        self.0.join(PATCHES).join(format!("{cell}.patch"))
     }
 
     fn result(&self, session: SessionId) -> PathBuf {

@@ -2,14 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Seek, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::cell::BatchCell;
 use super::coordination::Coordinator;
-use super::folder::{BatchFileError, BatchFolder};
+use super::folder::{BatchFileError, BatchFolder, PATCHES};
 use super::manifest::TaskWorkspace;
 use crate::types::{pluralize, word_enum};
 use crate::view::{RunResult, jsonl, sanitize};
@@ -310,7 +310,7 @@ impl BatchResults {
                 for cell in cells.iter().filter(|cell| is_repository(cell)) {
                     let Some((_, session)) = coordinator.outcome(&cell.id) else { continue };
                     let Some(result) = folder.read_result(session) else { continue };
-                    write_line(predictions, &prediction(cell, &result))?;
+                    write_line(predictions, &prediction(folder, cell, &result)?)?;
                 }
                 Ok(())
             })?;
@@ -344,18 +344,19 @@ impl BatchResults {
     }
 }
 
-/// Returns a line as SWE-bench reads it.
-fn prediction(cell: &BatchCell, result: &Value) -> Value {
-    let patch = result["patch_file"].as_str().and_then(|path| fs::read(path).ok());
+/// Returns a line as SWE-bench reads it. The folder may have been moved since the patch was written.
+fn prediction(folder: &BatchFolder, cell: &BatchCell, result: &Value) -> io::Result<Value> {
+    let file = result["patch_file"].as_str().and_then(|path| Path::new(path).file_name());
+    let patch = file.map(|name| fs::read(folder.path().join(PATCHES).join(name))).transpose()?;
     let model = match cell.variant_id() {
         Some(variant) => json!(variant),
         None => result["model"].clone(),
     };
-    json!({
+    Ok(json!({
         "instance_id": cell.task.id,
         "model_name_or_path": model,
         "model_patch": String::from_utf8_lossy(&patch.unwrap_or_default()),
-    })
+    }))
 }
 
 fn write_line(to: &mut impl Write, value: &Value) -> io::Result<()> {
@@ -372,8 +373,7 @@ impl BatchResults {
             let [task, variant] = ["id", "variant"].map(entry);
             let [task, variant] =
                 [&task, &variant].map(|text| ManifestText { name: "t.jsonl", text });
-            let (manifest, _) =
-                BatchManifest::parse(task, Some(variant), std::path::Path::new("/"));
+            let (manifest, _) = BatchManifest::parse(task, Some(variant), Path::new("/"));
             BatchCell::all(manifest, &super::cell::CommonOptions::default()).remove(0)
         };
         let mut file = tempfile::tempfile().unwrap();

@@ -53,7 +53,7 @@ impl SessionRun<'_> {
             Some(finished) => finished,
             None => setup.run(self.request()?, io.clone())?,
         };
-        let done = evaluate(setup, &self.task, vec![finished], &retry, io)?;
+        let done = evaluate(setup, &self.task, vec![finished], &retry, io);
         if done.interrupted_run.is_some() {
             return Ok(None);
         }

@@ -17,7 +17,7 @@ pub struct Expectations {
     pub exit_code: Option<u8>,
     /// Why the run ended.
     pub stop_reason: Option<String>,
-    /// Replies whose tool calls ran.
+    /// Replies with tool calls.
     pub steps: Option<u32>,
     /// Model calls of every kind.
     pub llm_calls: Option<u32>,

@@ -47,8 +47,9 @@ pub fn find_scenarios(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ScenarioError> 
         for entry in files.build() {
             let entry = entry.map_err(|error| {
                 let path = path.clone();
-                let cause =
-                    error.io_error().map_or_else(|| error.to_string(), io::Error::to_string);
+                let system = error.io_error().and_then(io::Error::raw_os_error);
+                let cause = system.map(io::Error::from_raw_os_error);
+                let cause = cause.map_or_else(|| error.to_string(), |cause| cause.to_string());
                 ScenarioError::Unreadable { path, cause }
             })?;
             let is_named = entry.depth() == 0

@@ -38,6 +38,7 @@ fn a_basic_evaluation_that_is_not_satisfied_makes_the_run_partial() {
     assert_eq!((&json["output"], &json["llm_calls"]), (&json!("Done."), &json!(2)));
     assert_eq!(json["evaluation"]["issues"], json!(["no test"]));
     assert!(ran.err.contains("finds the task not completed: [\"no test\"]"), "{}", ran.err);
+    assert!(ran.err.contains("Agent stopped: evaluation_failed"), "{}", ran.err);
 }
 
 /// The end that a run reports is the stored one, and the printed hash is that of the journal with it.
@@ -84,8 +85,8 @@ fn an_evaluation_without_confidence_or_decision_is_not_satisfied() {
             unsure,
             "with a confidence of 0.50, below evaluation.confidence_threshold (0.80)",
         ),
-        ("basic", "Well, who knows.", "the evaluation of the answer has no result"),
-        ("full", "Well, who knows.", "the evaluation of the answer has no result"),
+        ("basic", "Well, who knows.", "the evaluation failed: its model did not answer"),
+        ("full", "Well, who knows.", "the evaluation failed: its model did not answer"),
     ] {
         let world = CliFixture::new();
         let server = Server::new([chat::text("Done."), chat::text(notice)]);

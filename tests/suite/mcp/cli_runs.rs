@@ -127,7 +127,7 @@ fn a_run_uses_the_tools_of_a_server_at_an_address() {
     // Without its token the server is skipped, and the run continues.
     let ran = world.run_script(&script("read_file"), &["--json"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("MCP server `h`: H_TOKEN, its token, is not set"), "{}", ran.err);
+    assert!(ran.err.contains("MCP server `h`: H_TOKEN (its token) is not set"), "{}", ran.err);
 }
 
 /// Fault M10: a server's text is marked as such, line by line.

@@ -25,6 +25,8 @@ pub(crate) enum ScriptedReply {
     Fails(FaultKind),
     /// Streams a text, waits, and ends with another.
     Slowly(&'static str, TimeSpan, &'static str),
+    /// Ignores its cancellation, and replies after a time with calls of these ids and names.
+    Late(TimeSpan, [(&'static str, &'static str); 2]),
     Panics,
 }
 
@@ -56,6 +58,10 @@ impl From<ScriptedReply> for FakeCall {
                 }))
                 .into()
             }
+            ScriptedReply::Late(span, calls) => Self::new(move |scope, _| {
+                scope.sleep(span);
+                Ok(reply(calls.map(|(id, name)| call(id, name, "{}"))))
+            }),
             ScriptedReply::Fails(kind) => Self::failing(kind),
             ScriptedReply::Slowly(first, span, answer) => Self::new(move |scope, sink| {
                 sink(ReplyDelta::Text(first.to_owned()));
@@ -90,13 +96,14 @@ fn tools(record: &SharedRecord) -> FakeTools {
             }
             "hang" => std::thread::sleep(HANG),
             "panic" => panic!("the tool broke down"),
+            "wait" => drop(scope.sleep(TimeSpan::from_secs(60))),
             _ => {}
         }
         record.lock().unwrap().did.push(call.id.to_string());
         changed.notify_all();
         ok(call, &call.name)
     };
-    FakeTools::new(&["read", "write", "follow", "hang", "panic"], run)
+    FakeTools::new(&["read", "write", "follow", "hang", "panic", "wait"], run)
         .with_access(|call| match &*call.name {
             "read" | "follow" => CallAccess::read("a"),
             "write" => CallAccess::write("a"),

@@ -32,7 +32,7 @@ const CHAIN: [(&str, &str); 4] = [
 fn a_text_is_the_final_answer() {
     let (machine, record) = DriverFixture::new(&[ScriptedReply::Text("done")]).run_inline();
     assert_eq!((reason(&machine).name(), output(&machine)), ("llm_done", "done"));
-    assert_eq!(record.requests, [(CallPurpose::Agent, 5)]);
+    assert_eq!(record.requests, [(CallPurpose::Agent, 6)]);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_step_limit_leads_to_a_closing_call_without_tools() {
     fixture.rules.limits.max_steps = 1;
     let (machine, record) = fixture.run_inline();
     assert_eq!((reason(&machine).name(), output(&machine)), ("max_steps", "so far"));
-    assert_eq!(record.requests, [(CallPurpose::Agent, 5), (CallPurpose::Closing, 0)]);
+    assert_eq!(record.requests, [(CallPurpose::Agent, 6), (CallPurpose::Closing, 0)]);
 }
 
 #[test]
@@ -91,6 +91,21 @@ fn a_timeout_ends_a_call_that_is_under_way() {
     assert_eq!((reason(&machine).name(), output(&machine)), ("timeout", "in time"));
     assert_eq!(machine.state.run().now.0, TimeSpan::from_secs(54).0);
     assert!(record.records.contains(&r#"#2 sent "well""#.to_owned()));
+}
+
+/// The calls of two attempts have the same ids where the provider has none.
+#[test]
+fn a_reply_that_comes_after_its_timeout_does_not_change_what_runs() {
+    let late = [("wait-0", "wait"), ("write-1", "panic")];
+    let calls = vec![("wait", "{}"), ("write", "{}")];
+    let mut fixture = DriverFixture::new(&[
+        ScriptedReply::Late(TimeSpan::from_secs(80), late),
+        ScriptedReply::Calls(calls),
+        ScriptedReply::Text("done"),
+    ]);
+    fixture.rules.timeouts.attempt = TimeSpan::from_secs(60);
+    let (machine, record) = fixture.run_inline();
+    assert_eq!((output(&machine), &*record.did[1]), ("done", "write-1"));
 }
 
 #[test]

@@ -121,11 +121,11 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
         (0..many).map(|index| ReplyPart::Call(call(index))).collect()
     };
     let one = |name: &str, arguments: &str| {
-        let id = format!("o{}", chance.below(1_000_000));
+        let id = format!("o{}_{}", chance.below(1_000_000), chance.drawn());
         vec![ReplyPart::Call(ToolCall::new(CallId::from(id.as_str()), name, arguments))]
     };
     let truncated = || {
-        let id = format!("t{}", chance.below(1_000_000));
+        let id = format!("t{}_{}", chance.below(1_000_000), chance.drawn());
         let call = ToolCall::new(CallId::from(id.as_str()), "write", "{").mark_truncated();
         vec![ReplyPart::Call(call)]
     };

@@ -180,7 +180,8 @@ impl SimulatedTools {
             max_tokens: share.tokens,
             ..RunLimits::default()
         };
-        let price = self.chance.once_in(2).then_some(PRICE);
+        // It calls the model of the run: where that has no price, a budget limits neither.
+        let price = (self.chance.once_in(2) && share.cost.is_some()).then_some(PRICE);
         let rules = RunRules { limits, price, seed: self.chance.next(), ..RunRules::default() };
         let process = SimulatedProcess {
             behavior: ModelBehavior::Random,

@@ -131,8 +131,8 @@ fn nothing_is_written_for_a_batch_that_can_not_run_there() {
         batch.emit(&[&["kubernetes", "--nodes", "2", "--image", "i"], more].concat())
     };
     for (ran, expected) in [
-        (slurm(&["wrong.jsonl"]), "2 mistakes in the manifest"),
-        (kubernetes(&["wrong.jsonl"]), "2 mistakes in the manifest"),
+        (slurm(&["wrong.jsonl"]), "2 mistakes:"),
+        (kubernetes(&["wrong.jsonl"]), "2 mistakes:"),
         (slurm(&["missing.jsonl", "--json"]), "could not read missing.jsonl"),
         (slurm(&["-"]), "the nodes can't read the tasks from this standard input"),
         (slurm(&["tasks.jsonl", "--shard", "1/2"]), "--shard is what each part gets"),
