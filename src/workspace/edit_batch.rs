@@ -567,6 +567,10 @@ mod tests {
         symlink("nothing", folder.path().join("dangling")).unwrap();
         let canonical = |path: &str| root.canonical(&RelPath::new(path).unwrap());
         assert_eq!(canonical("inside").unwrap().to_string(), "d/a");
+        symlink("d", folder.path().join("folder")).unwrap();
+        for (path, expected) in [("folder/a", "d/a"), ("folder/n/b", "d/n/b"), ("n/b", "n/b")] {
+            assert_eq!(canonical(path).unwrap().to_string(), expected);
+        }
         assert!(matches!(canonical("outside"), Err(FileError::Escapes(_))));
         assert!(matches!(canonical("dangling"), Err(FileError::Dangling(_))));
     }

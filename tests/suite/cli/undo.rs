@@ -204,6 +204,29 @@ fn edits_of_files_with_odd_names_are_shown_and_taken_back() {
 }
 
 #[test]
+fn edits_through_linked_folders_are_taken_back() {
+    let world = CliFixture::new();
+    world.write("d/a", "old\n");
+    symlink("d", world.path("link")).unwrap();
+    let before = snapshot(&world.path(""));
+    let script = r#"
+        [[turn]]
+        calls = [
+            { name = "edit_file", arguments = { path = "link/a", old_str = "old", new_str = "new" } },
+            { name = "write_file", arguments = { path = "link/n/b", content = "new\n" } },
+        ]
+        [[turn]]
+        text = "Done."
+    "#;
+    let ran = world.run_script(script, &["--mode", "yolo", "--json"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(world.read("d/a") + &world.read("d/n/b"), "new\nnew\n");
+    let undone = world.run(&["undo", "--start", "--yes"]);
+    assert_eq!(undone.code, 0, "{}", undone.err);
+    assert_eq!(snapshot(&world.path("")), before);
+}
+
+#[test]
 fn a_copy_of_a_file_with_a_long_name_is_kept() {
     let world = CliFixture::new();
     let (name, copy) = ("n".repeat(255), "n".repeat(241) + ".before-undo-1");
