@@ -342,7 +342,7 @@ mod tests {
                     let path = file.to_string().into();
                     let (before, after) = (None, Some(digest.into()));
                     let files = [FileDigests { path, before, after }].into();
-                    let (call, authorized) = (number.into(), self.seq);
+                    let (call, authorized) = ((*number).into(), self.seq);
                     let completed = None;
                     self.edits.push(AuthorizedEdit { call, files, authorized, completed });
                 }
