@@ -7,6 +7,7 @@ use agent_client_protocol_schema::v1::{
 };
 use serde_json::{Map, Value};
 
+use super::prompt_content::fence_for;
 use crate::policy::CallKind;
 use crate::tools::{CallArguments, TargetKind, describe};
 use crate::types::{FileChange, FilePath, Language};
@@ -195,6 +196,12 @@ fn read_text(root: &WorkspaceRoot, path: &str) -> Option<Option<String>> {
     String::from_utf8(bytes).ok().map(Some)
 }
 
+/// Returns a diff as a block that no line of it ends.
+pub(super) fn diff_block(diff: &str) -> String {
+    let fence = fence_for(diff);
+    format!("{fence}diff\n{diff}\n{fence}")
+}
+
 /// Returns the change that a call is going to make, as far as its arguments show it.
 fn planned_content(root: &WorkspaceRoot, tool: &str, arguments: &Value) -> Vec<ToolCallContent> {
     let Some(fields) = arguments.as_object() else { return Vec::new() };
@@ -202,8 +209,7 @@ fn planned_content(root: &WorkspaceRoot, tool: &str, arguments: &Value) -> Vec<T
         return Vec::new();
     }
     if let Some(patch) = CallArguments(fields).text("patch") {
-        let fence = "```";
-        return vec![format!("{fence}diff\n{}\n{fence}", bounded(patch.trim_end())).into()];
+        return vec![diff_block(&bounded(patch.trim_end())).into()];
     }
     let Some(path) = CallArguments(fields).text("path") else { return Vec::new() };
     let Some(old) = read_text(root, path) else { return Vec::new() };

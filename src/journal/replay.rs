@@ -68,7 +68,7 @@ pub struct SessionHistory {
     /// The commands that calls have started in the background since the session was resumed, without those of which it is
     /// known that they have ended.
     pub(super) background_commands: Vec<(CallId, Arc<str>)>,
-    /// The worktrees of sub-agents whose calls have results.
+    /// The worktrees of sub-agents whose calls are over.
     pub(super) finished_worktrees: Vec<Arc<str>>,
     /// The files that calls replaced since the session was resumed, with their digests.
     pub(super) replaced_files: BTreeMap<FilePath, Option<Arc<str>>>,
@@ -399,7 +399,10 @@ impl SessionHistory {
             }
             Event::Replied { .. } => {
                 self.subagent_usage.clear();
-                self.intents.clear();
+                let ended = self.intents.drain();
+                // Those of calls that were interrupted.
+                let worktrees = ended.filter_map(|(_, intent)| intent.worktree().cloned());
+                self.finished_worktrees.extend(worktrees);
                 self.reading.clear();
             }
             _ => {}

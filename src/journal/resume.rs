@@ -133,13 +133,15 @@ impl OpenedSession {
         calls.collect()
     }
 
-    /// Returns the worktrees of the session's own sub-agents whose calls have results.
-    pub fn finished_worktrees(&self) -> &[Arc<str>] {
-        let header = &self.history.header;
-        match header.ancestry.is_none() && header.imported_up_to.is_none() {
-            true => &self.history.finished_worktrees,
-            false => &[],
+    /// Returns the worktrees of the session's own sub-agents whose calls are over.
+    pub fn finished_worktrees(&self) -> Vec<Arc<str>> {
+        let SessionHistory { header, machine, intents, finished_worktrees, .. } = &self.history;
+        if header.ancestry.is_some() || header.imported_up_to.is_some() {
+            return Vec::new();
         }
+        let is_running = matches!(machine.state, State::Executing(_));
+        let interrupted = intents.values().filter(|_| !is_running).filter_map(CallIntent::worktree);
+        finished_worktrees.iter().chain(interrupted).cloned().collect()
     }
 
     /// Resumes the session. The decisions are durable when this returns, and no effect was executed yet.

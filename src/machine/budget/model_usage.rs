@@ -60,3 +60,41 @@ impl ModelUsage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::start;
+    use crate::types::{ConversationItem, EffectId, MessageOrigin, RunRules, Tokens, Usage};
+
+    #[test]
+    fn each_model_has_its_calls_and_costs() {
+        let [a, b]: [Arc<str>; 2] = ["a".into(), "b".into()];
+        let mut usages = Vec::new();
+        for (model, calls, cost) in [(&a, 0, 0), (&a, 1, 0), (&b, 0, 5), (&a, 2, 7)] {
+            ModelUsage::add(&mut usages, model, calls, MicroUsd(cost));
+        }
+        let usage = |model, calls, cost| ModelUsage { model, calls, cost: MicroUsd(cost) };
+        assert_eq!(usages, [usage(a, 3, 7), usage(b, 0, 5)]);
+    }
+
+    #[test]
+    fn a_call_of_a_sub_agent_counts_if_it_used_anything() {
+        let task = ConversationItem::user(MessageOrigin::Task, "task");
+        let before = start(RunRules::default(), task).state;
+        let mut now = before.clone();
+        let usages = |now: &State, event: Option<&Event>| {
+            let mut usages = Vec::new();
+            ModelUsage::add_between(&mut usages, &"main".into(), (&before, event, now));
+            usages.into_iter().map(|usage| (usage.calls, usage.cost.0)).collect::<Vec<_>>()
+        };
+        let (id, usage, cost) = (EffectId(1), Usage::default(), MicroUsd::ZERO);
+        let report = Event::UsageReported { id, usage, cost };
+        assert_eq!(usages(&now, Some(&report)), []);
+        now.run_mut().used.tokens = Tokens(5);
+        assert_eq!(usages(&now, Some(&report)), [(1, 0)]);
+        (now.run_mut().used.cost, now.run_mut().model_calls) = (MicroUsd(3), 2);
+        assert_eq!(usages(&now, Some(&report)), [(1, 3)]);
+        assert_eq!(usages(&now, None), [(2, 3)]);
+    }
+}
