@@ -67,7 +67,7 @@ impl ModelUsage {
 mod tests {
     use super::*;
     use crate::machine::start;
-    use crate::types::{ConversationItem, EffectId, MessageOrigin, RunRules, Tokens, Usage};
+    use crate::types::{ConversationItem, EffectId, MessageOrigin, Price, RunRules, Tokens, Usage};
 
     #[test]
     fn each_model_has_its_calls_and_costs() {
@@ -83,7 +83,8 @@ mod tests {
     #[test]
     fn a_call_of_a_sub_agent_counts_if_it_used_anything() {
         let task = ConversationItem::user(MessageOrigin::Task, "task");
-        let before = start(RunRules::default(), task).state;
+        let rules = RunRules { price: Some(Price::default()), ..RunRules::default() };
+        let before = start(rules, task).state;
         let mut now = before.clone();
         let usages = |now: &State, event: Option<&Event>| {
             let mut usages = Vec::new();
