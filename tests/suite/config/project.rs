@@ -141,8 +141,6 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// An agent's key that the user has not set has the value that it inherits, also from a profile or an option.
-///
-/// Fault X3.
 #[test]
 fn an_untrusted_project_loosens_no_value_that_an_agent_inherits() {
     for (user, sets, project, ignored) in [
