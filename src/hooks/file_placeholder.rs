@@ -64,6 +64,7 @@ pub(super) fn with_variable(command: &str) -> Result<String, UnsafePlaceholder> 
 
 /// The state of a partly parsed command.
 #[derive(Default)]
+#[allow(clippy::struct_excessive_bools)] // any of them goes with any other
 struct CommandScan {
     out: String,
     quotes: QuoteState,
