@@ -17,7 +17,7 @@ use crate::llm::wire::{
 };
 use crate::net::event_stream::{EventStreamError, EventStreamParser};
 use crate::net::sse::{SseError, SseParser};
-use crate::net::{HeaderMap, HttpRequest, Secrets};
+use crate::net::{HeaderMap, HttpRequest, Secrets, mask_address};
 use crate::port::{EffectContext, EffectNotice, ModelCall, ReplyDelta, RequestDigest};
 use crate::types::{Fault, FaultKind, Reply, RetryAdvice};
 
@@ -289,7 +289,7 @@ impl ResponseKind {
     /// Returns the reply, or the fault of a response without one.
     fn into_decoded(self, call: &PreparedModelCall, first: &[u8]) -> Result<DecodedReply> {
         let not_an_api = |what: &str| {
-            let (url, excerpt) = (&call.target.url, fault::excerpt(first));
+            let (url, excerpt) = (mask_address(&call.target.url), fault::excerpt(first));
             Fault::new(FaultKind::NotAnApi, format!("{url} returned {what}: {excerpt}"))
         };
         match self {
