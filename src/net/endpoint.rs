@@ -105,6 +105,18 @@ impl Endpoint {
         Self { path: path.to_owned(), ..self }
     }
 
+    /// Returns whether scheme, host and port are those of another endpoint.
+    pub fn has_same_origin(&self, other: &Self) -> bool {
+        self.normal_origin() == other.normal_origin()
+    }
+
+    /// Returns the origin in lower case, without the default port.
+    fn normal_origin(&self) -> String {
+        let origin = self.origin.to_ascii_lowercase();
+        let default_port = if self.is_secure { ":443" } else { ":80" };
+        origin.strip_suffix(default_port).map(str::to_owned).unwrap_or(origin)
+    }
+
     /// Returns whether the host is this machine, which is reached without a proxy.
     pub fn is_loopback(&self) -> bool {
         is_loopback_host(&self.host)
@@ -155,6 +167,20 @@ mod tests {
         assert_eq!(join("https://api.example.com"), "https://api.example.com/chat");
         assert_eq!(join("https://h/v1?version=2"), "https://h/v1/chat?version=2");
         assert_eq!(join("http://[::1]:8080/v1"), "http://[::1]:8080/v1/chat");
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        let origin = Endpoint::parse("https://h.example/v1", false).unwrap();
+        for (other, is_same) in [
+            ("https://H.example:443/other?key=1", true),
+            ("https://h.example:8443", false),
+            ("http://h.example", false),
+            ("https://h.example.net", false),
+        ] {
+            let other = Endpoint::parse(other, true).unwrap();
+            assert_eq!(origin.has_same_origin(&other), is_same, "{other}");
+        }
     }
 
     #[test]
