@@ -12,6 +12,7 @@ use agent_client_protocol_schema::v1::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::call_content::diff_block;
 use super::client_connection::{ClientConnection, RequestFailure};
 use super::run_updates::{ShownCalls, call_id};
 use crate::policy::{
@@ -122,7 +123,7 @@ fn subagent_call(question: &ConfirmationRequest<'_>) -> ToolCallUpdateFields {
     let fields = ToolCallUpdateFields::new().title(format!("{tool} → {summary}"));
     match diff.is_empty() {
         true => fields,
-        false => fields.content(vec![format!("````diff\n{}\n````", diff.trim_end()).into()]),
+        false => fields.content(vec![diff_block(diff.trim_end()).into()]),
     }
 }
 

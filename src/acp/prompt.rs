@@ -8,7 +8,7 @@ use agent_client_protocol_schema::v1::{
 };
 use serde_json::{Map, Value, json};
 
-use super::call_content::bounded;
+use super::call_content::{bounded, diff_block};
 use super::client_connection::ClientConnection;
 use super::client_files::ClientFiles;
 use super::modes::ChosenMode;
@@ -165,7 +165,7 @@ fn show_changes(
     };
     let text = match patch.is_empty() {
         true => "This session has changed nothing.".to_owned(),
-        false => format!("````diff\n{}\n````", bounded(String::from_utf8_lossy(&patch).trim_end())),
+        false => diff_block(&bounded(String::from_utf8_lossy(&patch).trim_end())),
     };
     let update = SessionUpdate::AgentMessageChunk(chunk(&text, None));
     // A client that is gone gets no answer either.

@@ -73,9 +73,12 @@ fn path_of(uri: &str) -> String {
     }
 }
 
-/// Returns a fence that no line of a text ends.
-fn fence_for(text: &str) -> String {
-    let longest = text.lines().map(|line| line.chars().take_while(|c| *c == '`').count()).max();
+/// Returns a fence that no line of a text ends, also if it is indented or the line of a diff.
+pub(super) fn fence_for(text: &str) -> String {
+    let ticks = |line: &str| {
+        line.trim_start_matches([' ', '+', '-']).chars().take_while(|c| *c == '`').count()
+    };
+    let longest = text.lines().map(ticks).max();
     "`".repeat(longest.unwrap_or_default().max(2) + 1)
 }
 

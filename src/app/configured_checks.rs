@@ -11,6 +11,7 @@ use super::sandbox::Sandbox;
 use crate::config::QualityGate;
 use crate::exec::CommandSpec;
 use crate::machine::{CheckResult, needed_commands_run};
+use crate::net::Secrets;
 use crate::port::{AnswerChecks, EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun};
 use crate::tools::{NeededWork, SchemaValidator, ToolRegistry, first_big_integer};
 
@@ -113,6 +114,8 @@ const NEEDED_WAIT: Duration = Duration::from_secs(20);
 pub(super) struct QualityGates {
     gates: Vec<QualityGate>,
     sandbox: Sandbox,
+    /// What is masked in their outputs.
+    secrets: Secrets,
 }
 
 /// How much of a gate's output the model is shown, in bytes of its beginning and its end.
@@ -120,8 +123,8 @@ const MAX_SHOWN_BYTES: usize = 4 << 10;
 
 impl QualityGates {
     /// Returns these gates.
-    pub(super) fn new(gates: &[QualityGate], sandbox: Sandbox) -> Self {
-        Self { gates: gates.to_vec(), sandbox }
+    pub(super) fn new(gates: &[QualityGate], sandbox: Sandbox, secrets: Secrets) -> Self {
+        Self { gates: gates.to_vec(), sandbox, secrets }
     }
 
     /// Runs a gate; returns what it says when it fails.
@@ -133,7 +136,7 @@ impl QualityGates {
         };
         let outcome =
             self.sandbox.checks.run(&command, &scope.cancel).map_err(|error| error.to_string())?;
-        outcome.failure().map_or(Ok(()), Err)
+        outcome.failure().map_or(Ok(()), |text| Err(self.secrets.mask_cut(text)))
     }
 }
 

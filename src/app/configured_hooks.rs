@@ -58,7 +58,7 @@ impl RunSetup {
                 hooks = hooks.with(matcher, command);
             }
         }
-        Ok(Arc::new(hooks.with_mask(move |text| secrets.mask(text.to_owned()))))
+        Ok(Arc::new(hooks.with_mask(move |text| secrets.mask_cut(text.to_owned()))))
     }
 }
 

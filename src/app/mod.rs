@@ -65,7 +65,7 @@ pub use session::{SessionTarget, open_store, restart_limits};
 pub use skill_file::SkillFile;
 pub use skills::{Skill, SkillScope, SkillSources, SkillStatus, UserSkills};
 pub use stats::session_statistics;
-pub(crate) use subagents::DISPATCH as DISPATCH_TOOL;
+pub(crate) use subagents::{APPLIED_NOTE, DISPATCH as DISPATCH_TOOL};
 pub use telemetry::start_telemetry;
 pub use trace::{recorded_step_changes, trace_session};
 pub use trajectory::session_trajectory;

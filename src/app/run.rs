@@ -270,7 +270,7 @@ impl RunSetup {
 
         let own = Ports {
             tools: Arc::<ToolRegistry>::clone(&registry),
-            checks: self.answer_checks(&registry),
+            checks: self.answer_checks(&registry, known),
             observer: Box::new(reporter.observe_run(info)),
             ..Ports::new(model)
         };
@@ -288,7 +288,7 @@ impl RunSetup {
         registry.finish(deadline.remaining().map_or(STOP_TIMEOUT, |left| left.min(STOP_TIMEOUT)));
         if let Some(worktrees) = worktrees {
             worktrees.forget_applied();
-            worktrees.warn_of_unapplied_work();
+            reporter.add_unapplied_work(worktrees.report_unapplied_work());
         }
         run_end_hooks(&hooks, &machine, &stopped, deadline, || {
             if !is_subagent {
@@ -419,7 +419,7 @@ impl RunSetup {
     }
 
     /// What costs nothing is first. Then the commands.
-    fn answer_checks(&self, tools: &Arc<ToolRegistry>) -> Arc<dyn AnswerChecks> {
+    fn answer_checks(&self, tools: &Arc<ToolRegistry>, secrets: Secrets) -> Arc<dyn AnswerChecks> {
         let mut checks: Vec<Arc<dyn AnswerChecks>> =
             vec![Arc::new(UnfinishedCalls(Arc::clone(tools)))];
         if let Some(Ok(schema)) = self.schema.as_deref().map(SchemaCheck::new) {
@@ -427,7 +427,7 @@ impl RunSetup {
         }
         let gates = quality_gates(&self.config.settings, &self.agent);
         if !gates.is_empty() && self.execution == ExecutionMode::Real {
-            checks.push(Arc::new(QualityGates::new(gates, self.sandbox.clone())));
+            checks.push(Arc::new(QualityGates::new(gates, self.sandbox.clone(), secrets)));
         }
         Arc::new(CheckSequence(checks))
     }

@@ -13,6 +13,7 @@ mod logging;
 mod output;
 mod session_lookup;
 mod sinks;
+mod standard_input;
 mod task;
 mod task_text;
 mod workflow_output;

@@ -4,19 +4,25 @@ use std::fs;
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 
+use architect::types::TimeSpan;
 use architect::workspace::image::{ImageError, ImageSource, is_image};
 
 use super::args::ImageArgs;
 use super::error::CliError;
+use super::standard_input::read_stdin;
 
 /// The largest task, in bytes.
 const MAX_TASK_BYTES: u64 = 10 * 1024 * 1024;
 
 /// Returns the task. With a prompt, standard input is read only on request: waiting for the end of an input that never
-/// ends is the most common way for a headless program to hang.
-pub(crate) fn read_task(prompt: Option<&str>, append_stdin: bool) -> Result<String, CliError> {
+/// ends is the most common way for a headless program to hang. It is awaited no longer than the time limit of the run.
+pub(crate) fn read_task(
+    prompt: Option<&str>,
+    append_stdin: bool,
+    timeout: Option<TimeSpan>,
+) -> Result<String, CliError> {
     let mut task = match prompt {
-        Some(prompt) => read_argument(prompt)?,
+        Some(prompt) => read_argument(prompt, timeout)?,
         None if append_stdin => String::new(),
         None => {
             return Err(CliError::usage("no task was given")
@@ -25,7 +31,7 @@ pub(crate) fn read_task(prompt: Option<&str>, append_stdin: bool) -> Result<Stri
         }
     };
     if append_stdin && prompt != Some("-") {
-        let input = read_stdin()?;
+        let input = read_stdin_text(timeout)?;
         task = [task.trim_end(), input.as_str()].join(if task.is_empty() { "" } else { "\n\n" });
     }
     if task.trim().is_empty() {
@@ -54,7 +60,7 @@ pub(crate) fn read_images(args: &ImageArgs) -> Result<Vec<ImageSource>, CliError
 
 /// Returns a message for a session, given like a task.
 pub(crate) fn read_message(message: &str) -> Result<String, CliError> {
-    let text = read_argument(message)?;
+    let text = read_argument(message, None)?;
     if text.trim().is_empty() {
         return Err(CliError::usage("the message is empty").hint("say what the session should do"));
     }
@@ -62,20 +68,19 @@ pub(crate) fn read_message(message: &str) -> Result<String, CliError> {
 }
 
 /// Returns the text that an argument stands for.
-fn read_argument(argument: &str) -> Result<String, CliError> {
+fn read_argument(argument: &str, timeout: Option<TimeSpan>) -> Result<String, CliError> {
     match (argument, argument.strip_prefix('@')) {
-        ("-", _) => read_stdin(),
+        ("-", _) => read_stdin_text(timeout),
         (_, Some(path)) => read_file(path),
         (_, None) => Ok(argument.to_owned()),
     }
 }
 
-fn read_stdin() -> Result<String, CliError> {
-    let stdin = io::stdin().lock();
-    if stdin.is_terminal() {
+fn read_stdin_text(timeout: Option<TimeSpan>) -> Result<String, CliError> {
+    if io::stdin().is_terminal() {
         super::output::print_stderr("Reading the task from the terminal; end it with Ctrl-D.");
     }
-    decode_text(stdin, "standard input")
+    decode_text(read_stdin(MAX_TASK_BYTES, timeout)?, "standard input")
 }
 
 fn read_file(path: &str) -> Result<String, CliError> {
@@ -87,18 +92,16 @@ fn read_file(path: &str) -> Result<String, CliError> {
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(CliError::usage(format!("{path} is not a regular file")));
     }
-    decode_text(fs::File::open(path).map_err(unreadable)?, path)
+    let file = fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_TASK_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_TASK_BYTES {
+        return Err(CliError::usage(format!("{path} is longer than {MAX_TASK_BYTES} bytes")));
+    }
+    decode_text(bytes, path)
 }
 
-fn decode_text(from: impl Read, name: &str) -> Result<String, CliError> {
-    let mut bytes = Vec::new();
-    let read = from.take(MAX_TASK_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(|error| CliError::unreadable(name, &error))?;
-    if bytes.len() as u64 > MAX_TASK_BYTES {
-        return Err(CliError::usage(format!(
-            "the task from {name} is longer than {MAX_TASK_BYTES} bytes"
-        )));
-    }
+fn decode_text(mut bytes: Vec<u8>, name: &str) -> Result<String, CliError> {
     // Some editors write a byte order mark before a text.
     if bytes.starts_with(b"\xef\xbb\xbf") {
         bytes.drain(..3);

@@ -233,6 +233,9 @@ impl OutputCapture {
             let start = memchr::memchr(b'\n', &tail).map_or(0, |start| start + 1);
             let omitted = self.total - (end + tail.len() - start) as u64;
             bytes.truncate(end);
+            if !bytes.is_empty() && !bytes.ends_with(b"\n") {
+                bytes.push(b'\n');
+            }
             bytes.extend(format!("[... {omitted} bytes omitted ...]\n").into_bytes());
             bytes.extend_from_slice(&tail[start..]);
         } else {
@@ -319,6 +322,12 @@ mod tests {
     fn a_long_output_keeps_whole_lines_of_head_and_tail() {
         let capture = capture(&[b"one\ntwo\nthree\nfour\n"], 7);
         assert_eq!(capture.text(), "one\n[... 10 bytes omitted ...]\nfour\n");
+    }
+
+    /// Otherwise what the cut has left of a secret is not masked.
+    #[test]
+    fn the_note_about_a_cut_in_a_line_is_a_line_of_its_own() {
+        assert_eq!(capture(&[b"abcdef"], 2).text(), "ab\n[... 2 bytes omitted ...]\nef");
     }
 
     /// Fault T7: cuts fall between characters, and no control character reaches a terminal.

@@ -19,18 +19,30 @@ const REPORTED_LINES: usize = 5;
 pub(super) struct OutputWatcher<'a> {
     report: &'a dyn Fn(&str),
     /// The last complete lines.
-    tail: Vec<u8>,
+    tail: OutputEnd,
     /// The unfinished lines of both outputs, each of which can end with a part of a secret.
-    partial: [Vec<u8>; 2],
+    partial: [OutputEnd; 2],
     reported_at: Instant,
     is_new: bool,
 }
+
+/// The end of an output. A line that has lost its beginning is replaced by a note: it could begin within a secret, which
+/// would not be masked.
+#[derive(Default)]
+struct OutputEnd {
+    bytes: Vec<u8>,
+    /// Whether the bytes are a line, not ended yet, that has lost its beginning.
+    is_cut: bool,
+}
+
+/// Stands for a line that has lost its beginning.
+const LONG_LINE: &[u8] = b"[a long line]";
 
 impl<'a> OutputWatcher<'a> {
     pub(super) fn new(report: &'a dyn Fn(&str)) -> Self {
         Self {
             report,
-            tail: Vec::new(),
+            tail: OutputEnd::default(),
             partial: Default::default(),
             reported_at: Instant::now(),
             is_new: false,
@@ -41,11 +53,10 @@ impl<'a> OutputWatcher<'a> {
 impl CommandSink for OutputWatcher<'_> {
     fn add(&mut self, output: usize, bytes: &[u8]) {
         let partial = &mut self.partial[output];
-        extend_tail(partial, bytes);
-        if let Some(end) = memchr::memrchr(b'\n', partial) {
-            let rest = partial.split_off(end + 1);
-            extend_tail(&mut self.tail, partial);
-            *partial = rest;
+        partial.extend(bytes);
+        if let Some(end) = memchr::memrchr(b'\n', &partial.bytes) {
+            let rest = partial.bytes.split_off(end + 1);
+            self.tail.extend(&std::mem::replace(&mut partial.bytes, rest));
         }
         self.is_new = true;
     }
@@ -65,18 +76,33 @@ impl OutputWatcher<'_> {
     fn report_due(&mut self) {
         if self.remaining() == Some(Duration::ZERO) {
             let [one, other] = &self.partial;
-            (self.report)(&last_lines(&[&self.tail[..], one, b"\n", other].concat()));
+            let shown = [self.tail.shown(), one.shown(), b"\n", other.shown()];
+            (self.report)(&last_lines(&shown.concat()));
             (self.reported_at, self.is_new) = (Instant::now(), false);
         }
     }
 }
 
-/// Appends bytes, and removes the first ones that are too many.
-fn extend_tail(tail: &mut Vec<u8>, bytes: &[u8]) {
-    let bytes = &bytes[bytes.len().saturating_sub(KEPT_BYTES)..];
-    let surplus = (tail.len() + bytes.len()).saturating_sub(KEPT_BYTES);
-    tail.drain(..surplus);
-    tail.extend_from_slice(bytes);
+impl OutputEnd {
+    /// Appends bytes, and removes the first ones that are too many.
+    fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        let surplus = self.bytes.len().saturating_sub(KEPT_BYTES);
+        self.bytes.drain(..surplus);
+        self.is_cut |= surplus > 0;
+        if self.is_cut
+            && let Some(end) = memchr::memchr2(b'\n', b'\r', &self.bytes)
+        {
+            // What is written over is not shown.
+            let note = if self.bytes[end] == b'\n' { LONG_LINE } else { b"" };
+            self.bytes.splice(..end, note.iter().copied());
+            self.is_cut = false;
+        }
+    }
+
+    fn shown(&self) -> &[u8] {
+        if self.is_cut { LONG_LINE } else { &self.bytes }
+    }
 }
 
 /// Returns the last lines as text. Of a line that was written over, as by a progress bar, the last state counts.
@@ -114,6 +140,23 @@ mod tests {
         assert_eq!(watcher.remaining(), None);
         assert_eq!(reports.borrow().len(), 1);
         assert!(reports.borrow()[0].ends_with("\none"));
+    }
+
+    /// Otherwise a part of a secret would not be masked.
+    #[test]
+    fn a_line_that_has_lost_its_beginning_is_not_shown() {
+        let reports = RefCell::new(Vec::new());
+        let report = |text: &str| reports.borrow_mut().push(text.to_owned());
+        let mut watcher = OutputWatcher::new(&report);
+        let rest = [b'x'; KEPT_BYTES - 3];
+        for bytes in [&b"key: canary"[..], &rest, b"\nnext", b"\rlast\n", &rest, b"\rend"] {
+            watcher.add(0, bytes);
+            watcher.reported_at -= INTERVAL;
+            watcher.report_due();
+        }
+        let reports = reports.take();
+        assert_eq!(reports[..3], ["key: canary", "[a long line]", "[a long line]\nnext"]);
+        assert_eq!(reports[5], "[a long line]\nlast\nend");
     }
 
     /// Otherwise it would not be masked.

@@ -2,34 +2,82 @@
 
 use serde_json::Value;
 
-/// Returns whether a schema fits the strict modes of providers: every object requires all of its properties and allows
-/// no others.
-pub(super) fn is_strict(schema: &Value) -> bool {
-    match schema {
-        Value::Object(map) => {
-            let properties = map.get("properties").and_then(Value::as_object);
-            let required = map.get("required").and_then(Value::as_array);
-            let is_object =
-                properties.is_some() || map.get("type").is_some_and(|kind| *kind == "object");
-            let is_closed = map.get("additionalProperties") == Some(&Value::Bool(false));
-            let all_required = properties.is_none_or(|properties| {
-                properties.keys().all(|key| {
-                    required
-                        .is_some_and(|required| required.iter().any(|name| name == key.as_str()))
-                })
-            });
-            (!is_object || (is_closed && all_required))
-                && map.iter().all(|(key, value)| match key.as_str() {
-                    "properties" | "$defs" | "definitions" => {
-                        value.as_object().is_none_or(|map| map.values().all(is_strict))
-                    }
-                    "enum" | "const" | "default" | "examples" | "required" => true,
-                    _ => is_strict(value),
-                })
-        }
-        Value::Array(items) => items.iter().all(is_strict),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
-    }
+/// A provider that makes a model follow a schema, if that keeps to its rules. It rejects other schemas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StrictMode {
+    /// `strict` of OpenAI's formats.
+    OpenAi,
+    /// `output_config.format` of Messages.
+    Messages,
+}
+
+/// Keywords that describe, and those that both know.
+const KEYWORDS: [&str; 13] = [
+    "title",
+    "description",
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "enum",
+    "const",
+    "anyOf",
+    "$ref",
+    "$defs",
+    "definitions",
+];
+
+/// Keywords that OpenAI's formats know besides.
+const OPENAI_KEYWORDS: [&str; 9] = [
+    "pattern",
+    "format",
+    "multipleOf",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "minItems",
+    "maxItems",
+];
+
+/// The formats that OpenAI knows.
+const OPENAI_FORMATS: [&str; 9] =
+    ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+
+/// Returns whether a schema keeps to the rules of a strict mode: it has only keywords that the provider knows, each part
+/// says what it allows, and every object requires all of its properties and allows no others.
+pub(super) fn is_strict(schema: &Value, mode: StrictMode) -> bool {
+    (mode == StrictMode::Messages || schema["type"] == "object") && has_strict_parts(schema, mode)
+}
+
+fn has_strict_parts(schema: &Value, mode: StrictMode) -> bool {
+    let Some(map) = schema.as_object() else { return false };
+    let properties = map.get("properties").and_then(Value::as_object);
+    let required = map.get("required").and_then(Value::as_array);
+    let is_object = properties.is_some() || map.get("type").is_some_and(|kind| *kind == "object");
+    let is_closed = map.get("additionalProperties") == Some(&Value::Bool(false));
+    let is_required = |key: &String| required.is_some_and(|all| all.iter().any(|name| name == key));
+    let all_required = properties.is_none_or(|properties| properties.keys().all(is_required));
+    let says_something =
+        ["type", "anyOf", "enum", "const", "$ref"].iter().any(|key| map.contains_key(*key));
+    let is_known = |key: &str| {
+        KEYWORDS.contains(&key) || mode == StrictMode::OpenAi && OPENAI_KEYWORDS.contains(&key)
+    };
+    let is_strict_part = |part: &Value| has_strict_parts(part, mode);
+    (!is_object || (is_closed && all_required))
+        && says_something
+        && map.iter().all(|(key, value)| match key.as_str() {
+            "properties" | "$defs" | "definitions" => {
+                value.as_object().is_some_and(|map| map.values().all(is_strict_part))
+            }
+            "anyOf" => value.as_array().is_some_and(|all| all.iter().all(is_strict_part)),
+            "items" => is_strict_part(value),
+            "format" if mode == StrictMode::OpenAi => {
+                value.as_str().is_some_and(|format| OPENAI_FORMATS.contains(&format))
+            }
+            key => is_known(key),
+        })
 }
 
 /// Returns the description of a schema for the system prompt, for requests without a field for it.
@@ -47,17 +95,43 @@ mod tests {
 
     #[test]
     fn a_schema_is_strict_when_all_of_its_objects_are() {
+        let is_strict = |schema: &Value| {
+            let [openai, messages] =
+                [StrictMode::OpenAi, StrictMode::Messages].map(|mode| is_strict(schema, mode));
+            assert_eq!(openai, messages, "{schema}");
+            openai
+        };
         let closed = |inner: Value| {
             json!({"type": "object", "properties": {"a": inner}, "required": ["a"],
                    "additionalProperties": false})
         };
         assert!(is_strict(&closed(json!({"type": "string"}))));
-        assert!(is_strict(&closed(json!({"type": "array", "items": closed(json!({}))}))));
+        let list = |items: Value| json!({"type": "array", "items": items});
+        assert!(is_strict(&closed(list(closed(json!({"type": "string"}))))));
         assert!(!is_strict(&closed(json!({"type": "object"}))));
-        assert!(!is_strict(&json!({"type": "object", "properties": {"a": {}},
+        assert!(!is_strict(&json!({"type": "object", "properties": {"a": {"type": "null"}},
                                    "additionalProperties": false})));
-        assert!(is_strict(&json!({"type": "string", "enum": [{"type": "object"}]})));
+        assert!(is_strict(&closed(json!({"type": "string", "enum": [{"type": "object"}]}))));
         // A property may have the name of a keyword.
         assert!(is_strict(&closed(json!({"type": "string", "const": "properties"}))));
+        // What says nothing, or what neither knows.
+        for inner in [json!({}), json!({"type": "array", "uniqueItems": true}), json!({"not": {}})]
+        {
+            assert!(!is_strict(&closed(inner)));
+        }
+    }
+
+    #[test]
+    fn each_provider_knows_other_keywords() {
+        let both = |schema: Value| {
+            [StrictMode::OpenAi, StrictMode::Messages].map(|mode| is_strict(&schema, mode))
+        };
+        let closed = |inner: Value| {
+            json!({"type": "object", "properties": {"a": inner}, "required": ["a"],
+                   "additionalProperties": false})
+        };
+        assert_eq!(both(closed(json!({"type": "integer", "minimum": 0}))), [true, false]);
+        assert_eq!(both(closed(json!({"type": "string", "format": "uri"}))), [false, false]);
+        assert_eq!(both(json!({"type": "array", "items": {"type": "string"}})), [false, true]);
     }
 }

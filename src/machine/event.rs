@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::effect::EffectKind;
 use crate::types::{
-    CallAccess, EffectId, Fault, MicroUsd, Reply, RunTime, Signal, TimeSpan, Tokens, ToolResult,
-    Usage, UserMessage, word_enum,
+    CallAccess, EffectId, Fault, FilePath, MicroUsd, Reply, RunTime, Signal, TimeSpan, Tokens,
+    ToolResult, Usage, UserMessage, word_enum,
 };
 
 /// An event of a run. Events are all that the machine knows of its environment.
@@ -232,7 +232,7 @@ impl CallIntent {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileDigests {
     /// The file, relative to the workspace.
-    pub path: Arc<str>,
+    pub path: FilePath,
     /// The digest before the edit.
     pub before: Option<Arc<str>>,
     /// The digest after the edit.
@@ -349,5 +349,44 @@ impl Event {
     /// Returns the effect that the event completes, if it completes one.
     pub fn completed_effect(&self) -> Option<EffectId> {
         self.effect_id().filter(|_| !matches!(self, Self::UsageReported { .. }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_only_reads_by_its_intent_or_by_the_reason_of_its_approval() {
+        let reads = |intent, reason: &str| {
+            let timeout = TimeSpan::from_secs(1);
+            Authorization::Approved { timeout, intent, reason: reason.into() }.is_read_only()
+        };
+        assert!(reads(CallIntent::ReadOnly, "allowed"));
+        assert!(reads(CallIntent::Opaque, READS_ONLY));
+        assert!(!reads(CallIntent::Opaque, "allowed"));
+        assert!(!Authorization::Abort.is_read_only());
+    }
+
+    #[test]
+    fn a_call_may_change_the_workspace_unless_it_reads() {
+        let delegated = |worktree| CallIntent::Delegated { session: None, worktree };
+        let apart = delegated(Some("tree".into()));
+        assert_eq!(apart.worktree().map(|tree| &**tree), Some("tree"));
+        let may_change = |intent: &CallIntent| {
+            [CallAccess::read("a"), CallAccess::Exclusive].map(|access| intent.may_change(&access))
+        };
+        assert_eq!(may_change(&CallIntent::ReadOnly), [false, false]);
+        assert_eq!(may_change(&CallIntent::Opaque), [false, true]);
+        assert_eq!(may_change(&delegated(None)), [false, true]);
+        assert_eq!(may_change(&apart), [true, true]);
+    }
+
+    #[test]
+    fn a_report_of_usage_completes_no_effect() {
+        let id = EffectId(7);
+        let event = Event::UsageReported { id, usage: Usage::default(), cost: MicroUsd::ZERO };
+        assert_eq!((event.effect_id(), event.completed_effect()), (Some(id), None));
+        assert_eq!(Event::CommandEnded { id }.completed_effect(), Some(id));
     }
 }

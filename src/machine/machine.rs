@@ -240,11 +240,11 @@ mod tests {
     }
 
     /// Returns a machine that summarizes all but the two newest turns.
-    fn compacting() -> Machine {
+    fn compacting(window: u64) -> Machine {
         let mut rules = RunRules::default();
-        (rules.context.window, rules.context.summarize_after) = (Tokens(100), 2);
+        (rules.context.window, rules.context.summarize_after) = (Tokens(window), 2);
         rules.context.keep_recent = 2;
-        let machine = asked(rules, 80);
+        let machine = asked(rules, window - 1);
         assert_eq!(machine.state.kind(), StateKind::CompactingSending);
         machine
     }
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_summary_covers_the_entries_that_are_replaced_and_names_their_records() {
-        let machine = compacting();
+        let machine = compacting(100);
         assert_eq!(machine.entries_to_summarize(), &machine.conversation.entries()[..1]);
         let instruction = machine.summary_instruction();
         assert!(
@@ -280,7 +280,7 @@ mod tests {
         let (answered, _) = replied(calling, EffectId(2));
         assert!(size(&answered) > counted, "{:?}", size(&answered));
         // The request for a summary had other content.
-        let (compacted, _) = replied(compacting(), EffectId(2));
+        let (compacted, _) = replied(compacting(100), EffectId(2));
         assert!(size(&compacted) < counted, "{:?}", size(&compacted));
     }
 
@@ -293,5 +293,34 @@ mod tests {
         let (_, output) = machine.handle(RunTime(5), Event::Interrupt { signal: Signal::Hangup });
         let (from, event, to) = (StateKind::Preparing, EventKind::Interrupt, StateKind::Done);
         assert_eq!(output.transitions, [Transition { from, event, to }]);
+    }
+
+    #[test]
+    fn a_message_adds_its_bytes_to_the_size_of_the_next_call() {
+        let machine = asked(RunRules::default(), 80);
+        let message = UserMessage::new(MessageOrigin::Steering, "text");
+        let sizes = [vec![], vec![message]].map(|messages| machine.request_size(&messages, 0));
+        let bytes = 4 + MESSAGE_FRAME_BYTES;
+        let estimate = machine.conversation.context_usage().estimate_tokens(bytes);
+        let expected = RequestSize {
+            estimate: sizes[0].estimate + estimate,
+            upper_bound: sizes[0].upper_bound + Tokens(bytes),
+            ..sizes[0]
+        };
+        assert_eq!(sizes[1], expected);
+    }
+
+    #[test]
+    fn a_request_for_a_summary_has_the_size_of_its_instruction_and_of_what_is_beside_it() {
+        let machine = compacting(10_000);
+        let [small, large] =
+            [0, 1_000].map(|system| machine.request_content(CallPurpose::Compaction, system));
+        let entries = small.entries.iter().map(|entry| context_usage::item_bytes(&entry.item));
+        let usage = machine.conversation.context_usage();
+        let bytes = entries.sum::<u64>()
+            + context_usage::instruction_bytes(small.instruction.as_deref().unwrap());
+        let upper_bounds = [bytes, bytes + 1_000].map(|bytes| usage.request_upper_bound(bytes));
+        assert_eq!([small.upper_bound, large.upper_bound], upper_bounds);
+        assert!(bytes > machine.summary_instruction().len() as u64);
     }
 }

@@ -216,7 +216,7 @@ fn restart(mut run: Box<RunContext>, mut out: StepBuilder, prompt: ResumePrompt)
 mod tests {
     use super::*;
     use crate::machine::{Authorization, CallIntent, Event, RequestSize, start, step};
-    use crate::machine::{CallPurpose, Effect};
+    use crate::machine::{CallPurpose, Effect, StartedCommand, StateKind};
     use crate::types::{
         CallAccess, ConversationItem, EffectId, MessageOrigin, ModelRules, Reply, ReplyFinish,
         ReplyPart, RetryBackoff, TimeSpan, Tokens, ToolCall, ToolStatus, Usage,
@@ -348,5 +348,30 @@ mod tests {
         assert_eq!(resumed(&["other", "bbb"]), initial);
         assert_eq!(resumed(&["a", "cc"]), initial);
         assert_eq!(resumed(&[]), initial);
+    }
+
+    /// An answer that had to wait for a command which is lost now is not checked as it is.
+    #[test]
+    fn the_check_of_an_answer_begins_again_unless_the_user_has_a_message() {
+        let mut state = prepared(1, 10);
+        Arc::make_mut(&mut state.run_mut().rules).has_checks = true;
+        let reply = Reply::text_only("done", ReplyFinish::Stop, Usage::default());
+        let event = Event::Replied { id: EffectId(2), reply, access: [].into() };
+        let checking = step(state, event).state;
+        let resumed = |state: &State, prompt| {
+            let (rules, recovered, received) = (rules(1), vec![], Tokens::ZERO);
+            let resumption = Resumption { rules, recovered, prompt, received };
+            let next = resume(state.clone(), RunTime::START, resumption);
+            (next.state.kind(), next.changes.len())
+        };
+        let again = (StateKind::CallingChecking, 0);
+        assert_eq!(resumed(&checking, ResumePrompt::Continue), again);
+        assert_eq!(resumed(&checking, ResumePrompt::FromUser), (StateKind::Preparing, 0));
+        let mut waiting = checking;
+        let (id, call, command) = (EffectId(9), "c".into(), "serve".into());
+        let command = StartedCommand { id, call, command, is_needed: true };
+        waiting.run_mut().commands.push(command);
+        // The message says that the run continues.
+        assert_eq!(resumed(&waiting, ResumePrompt::Continue), (StateKind::Preparing, 1));
     }
 }

@@ -243,4 +243,15 @@ mod tests {
         assert_eq!(notes(5), []);
         assert_eq!(run.used, BudgetUsage { cost: MicroUsd(15), tokens: Tokens(9) });
     }
+
+    #[test]
+    fn a_stored_run_has_its_model() {
+        for model in [0, 2] {
+            let mut run = run(RunLimits::default());
+            run.model = model;
+            let stored = serde_json::to_string(&run).unwrap();
+            assert_eq!(stored.contains("\"model\":"), model > 0, "{stored}");
+            assert_eq!(serde_json::from_str::<RunContext>(&stored).unwrap(), *run);
+        }
+    }
 }

@@ -97,3 +97,22 @@ fn open(call: &CallState) -> u64 {
         CallState::Completed(_) => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::types::{RunRules, RunTime, TimeSpan};
+
+    /// When an earlier call failed doesn't matter.
+    #[test]
+    fn the_time_for_retries_begins_when_the_first_attempt_has_failed() {
+        let mut run = RunContext::new(RunRules::default());
+        Arc::make_mut(&mut run.rules).backoff.retry_for = Some(TimeSpan::from_secs(60));
+        run.failing_since = Some(RunTime::START);
+        let until = RunTime::START.after(TimeSpan::from_secs(50));
+        let left = |number| TimeSpan(retries(&run, CallAttempt::Waiting { number, until }));
+        assert_eq!([left(1), left(2)], [60, 10].map(TimeSpan::from_secs));
+    }
+}

@@ -1,10 +1,11 @@
 //! HTTP exchanges with a timeout for each phase and cancellation.
 
 use std::io::Read;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fmt, fs};
 
 use ureq::config::AutoHeaderValue;
@@ -112,6 +113,9 @@ const BUFFER_SIZE: usize = 64 << 10;
 /// How long an idle connection is kept: long enough for a tool to run between two calls.
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(90);
 
+/// The time within which a request on a connection that the server has closed fails.
+const STALE_CONNECTION_TIME: Duration = Duration::from_secs(1);
+
 impl Default for HttpTimeouts {
     fn default() -> Self {
         Self {
@@ -188,17 +192,20 @@ impl HttpClient {
 
     /// Sends a request and waits for the head of the response.
     ///
-    /// An idle connection that the server closed is replaced once. Nothing else is retried, and redirects are not
-    /// followed.
+    /// An idle connection that the server has closed is replaced once: the loss shows at once, while a server that has read
+    /// the request takes its time. Nothing else is retried, and redirects are not followed.
     ///
     /// # Errors
     ///
     /// Fails for a network error. An error status is not an error here.
     pub fn send(&self, request: &HttpRequest, cancel: &CancellationToken) -> Result<HttpResponse> {
         self.0.drain.wait();
-        let pool = self.current_pool();
+        let (pool, sent_at) = (self.current_pool(), Instant::now());
         match self.send_on(&pool, request, cancel) {
-            Err(NetError::ConnectionLost { .. }) if pool.has_reused.load(Ordering::Relaxed) => {
+            Err(NetError::ConnectionLost { .. })
+                if pool.has_reused.load(Ordering::Relaxed)
+                    && sent_at.elapsed() < STALE_CONNECTION_TIME =>
+            {
                 self.send_on(&self.current_pool(), request, cancel)
             }
             sent => sent,
@@ -400,7 +407,12 @@ fn parse_proxy(HttpProxy { address, except }: &HttpProxy) -> Option<Proxy> {
         builder = builder.password(password);
     }
     let hosts = except.split(',').map(str::trim).filter(|host| !host.is_empty());
-    hosts.fold(builder, ureq::ProxyBuilder::no_proxy).build().ok()
+    // As other programs read it, a name stands for its subdomains, too.
+    let names = hosts.flat_map(|host| {
+        let is_name = !host.starts_with(['.', '*', '[']) && host.parse::<IpAddr>().is_err();
+        [Some(host.to_owned()), is_name.then(|| format!(".{host}"))].into_iter().flatten()
+    });
+    names.fold(builder, |builder, name| builder.no_proxy(&name)).build().ok()
 }
 
 fn load_certificates(path: &Path) -> Result<RootCerts, String> {
@@ -431,6 +443,18 @@ mod tests {
         let endpoint = Endpoint::parse(address, true).unwrap();
         let options = HttpOptions::from_env(&endpoint, HttpTimeouts::default(), &env);
         options.proxy.map(|proxy| proxy.address)
+    }
+
+    #[test]
+    fn a_name_without_a_proxy_stands_for_its_subdomains() {
+        let except = "corp.test, 10.0.0.1,.own.test".to_owned();
+        let proxy = parse_proxy(&HttpProxy { address: "http://proxy.test:1".to_owned(), except });
+        let proxy = proxy.unwrap();
+        let is_direct = |host: &str| proxy.is_no_proxy(&format!("http://{host}/").parse().unwrap());
+        for host in ["corp.test", "llm.corp.test", "10.0.0.1", "a.own.test"] {
+            assert!(is_direct(host), "{host}");
+        }
+        assert!(!is_direct("mycorp.test") && !is_direct("corp.test.com"));
     }
 
     #[test]

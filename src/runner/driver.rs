@@ -47,6 +47,8 @@ pub struct Driver {
     /// The fingerprint of the machine before the next event.
     fingerprint: Fingerprint,
     has_journal_failed: bool,
+    /// When to stop waiting for cancelled effects, once there was a reason to wait for them.
+    shutdown_due: Option<RunTime>,
     /// Whether it has waited for cancelled effects at the end.
     has_waited: bool,
     /// Whether the reader of the observer's output is gone.
@@ -120,7 +122,7 @@ pub(super) struct PendingTiming {
 /// The bytes of text after which no more of a model call is kept for the case that it breaks off; no model writes as much.
 const MAX_PARTIAL_TEXT: usize = 4 << 20;
 
-/// How long the driver waits at the end for effects that it has cancelled.
+/// How long the driver waits in all for effects that it has cancelled.
 const SHUTDOWN_TIMEOUT: TimeSpan = TimeSpan::from_secs(3);
 
 impl RequestContext {
@@ -187,6 +189,7 @@ impl Driver {
             fingerprint: Fingerprint::of(&machine, &[]),
             machine,
             has_journal_failed: false,
+            shutdown_due: None,
             has_waited: false,
             is_reader_gone: false,
         }
@@ -225,17 +228,19 @@ impl Driver {
 
     /// Waits for cancelled effects, once.
     pub(super) fn wait_idle(&mut self) {
-        let timeout = self.shutdown_timeout();
-        if !std::mem::replace(&mut self.has_waited, true) && !self.executor.wait_idle(timeout) {
+        let left = self.shutdown_due().since(self.clock.now());
+        if !std::mem::replace(&mut self.has_waited, true) && !self.executor.wait_idle(left) {
             log::warn!("an effect that was cancelled is still running");
         }
     }
 
-    /// Returns how long to wait for cancelled effects; never longer than the run may take.
-    pub(super) fn shutdown_timeout(&self) -> TimeSpan {
+    /// Returns when to stop waiting for cancelled effects, which is never later than the run may take. It is the same for
+    /// sub-agents before an interrupt and for all effects after it.
+    fn shutdown_due(&mut self) -> RunTime {
         let run = self.machine.state.run();
         let ends = run.rules.limits.timeout.map(|timeout| run.started_at.after(timeout));
-        ends.map_or(SHUTDOWN_TIMEOUT, |ends| ends.since(self.clock.now()).min(SHUTDOWN_TIMEOUT))
+        let latest = self.clock.now().after(SHUTDOWN_TIMEOUT);
+        *self.shutdown_due.get_or_insert(ends.map_or(latest, |ends| ends.min(latest)))
     }
 
     fn is_over(&self) -> bool {
@@ -334,8 +339,7 @@ impl Driver {
         for token in running.iter().filter_map(|id| self.cancellations.get(id)) {
             token.cancel();
         }
-        let at = self.clock.now().after(self.shutdown_timeout());
-        let until = Deadline { at, kind: DeadlineKind::EffectTimeout };
+        let until = Deadline { at: self.shutdown_due(), kind: DeadlineKind::EffectTimeout };
         while !running.is_empty()
             && let Some(input) = self.executor.wait_input(Some(until))
         {

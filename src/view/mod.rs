@@ -38,7 +38,7 @@ pub use crate::types::Language;
 pub use background_writer::OutputError;
 pub use file::{append, is_standard_stream, save};
 pub use reporter::{Reporter, RunReporter};
-pub use result::{RunResult, WorktreeResult};
+pub use result::{RunResult, UnappliedWork, WorktreeResult};
 pub use run_info::{CostSource, PriorUsage, RunInfo};
 pub use schemas::{document_schema, event_schema, result_schema};
 pub use sink::{

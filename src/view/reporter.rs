@@ -8,7 +8,7 @@ use crossbeam_channel::{RecvTimeoutError, bounded, select};
 
 use super::background_writer::OutputError;
 use super::public_events::{EventProjector, PublicEvent};
-use super::result::{RunResult, RunResultBuilder};
+use super::result::{RunResult, RunResultBuilder, UnappliedWork};
 use super::run_info::RunInfo;
 use super::sink::{LiveEvent, ReportSink};
 use crate::machine::{Effect, StopReason};
@@ -112,6 +112,13 @@ impl Reporter {
     pub fn shown_diffs(&self) -> ShownDiffs {
         let all = self.lock().sinks.iter().any(|sink| sink.shown_diffs() == ShownDiffs::All);
         if all { ShownDiffs::All } else { ShownDiffs::DryRun }
+    }
+
+    /// Adds the work of sub-agents that is not applied to the result of the newest run.
+    pub fn add_unapplied_work(&self, work: Vec<UnappliedWork>) {
+        if let Some(run) = self.lock().runs.last_mut() {
+            run.result.add_unapplied_work(work);
+        }
     }
 
     /// Returns the results of the runs so far; a run without an end has broken down for this reason.

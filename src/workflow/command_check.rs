@@ -61,9 +61,10 @@ fn run_command(
         Err(error) => return Some(Err(error.to_string())),
     };
     let secrets = collect_secrets(&setup.config, &setup.env);
+    let mask = |text: String| secrets.mask_all(&secrets.mask_cut(text));
     match outcome.failure() {
-        None => Some(Ok(secrets.mask_all(&outcome.stdout.text()))),
+        None => Some(Ok(mask(outcome.stdout.text()))),
         Some(_) if interrupts.signal().is_some() => None,
-        Some(why) => Some(Err(secrets.mask_all(why.trim()))),
+        Some(why) => Some(Err(mask(why.trim().to_owned()))),
     }
 }

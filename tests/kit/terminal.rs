@@ -8,7 +8,7 @@ use super::cli::CliFixture;
 use super::system::wait_within;
 
 /// The longest wait for something on the screen.
-const SCREEN_TIMEOUT: Duration = Duration::from_secs(30);
+const SCREEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A terminal in which one command runs; it stays when the command has ended.
 pub(crate) struct TmuxTerminal {

@@ -3,10 +3,9 @@
 //! Only `cargo test --release` explores all states, since that takes minutes unless it is optimized; otherwise it is the
 //! first ones.
 //!
-//! Whether these tests can fail is checked by mutation: `cargo mutants` changes the machine place by place, and each change
-//! must fail a test. In a crate with nothing but `src/types`, `src/machine` and these tests, with fewer states and cases,
-//! that takes seconds for each. The chart and the explorer ask the code where a bound is, so only [`bounds`] and the unit
-//! tests detect one that moved.
+//! Whether these tests can fail is checked by mutation: `tests/machine/mutants` changes the machine place by place, and each
+//! change must fail a test. The chart and the explorer ask the code where a bound is, so only [`bounds`] and the unit tests
+//! detect one that moved.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
 #![allow(clippy::print_stdout)] // what Spin prints, or why it is skipped

@@ -20,6 +20,7 @@ use crate::policy::{
 use crate::port::{EffectContext, lock};
 use crate::tools::ToolOutput;
 use crate::types::{CallId, FileChange, ToolArguments, ToolStatus, pluralize};
+use crate::view::UnappliedWork;
 use crate::workspace::worktree::{
     ConfinedGit, Worktree, WorktreeContent, WorktreeError, WorktreeName, WorktreeRequest, Worktrees,
 };
@@ -39,13 +40,6 @@ pub(in crate::app) struct SubagentWorktrees {
     interrupted: Mutex<HashMap<Arc<str>, Vec<SessionId>>>,
     /// Calls that may change something, and are not over yet.
     writers: Arc<AtomicUsize>,
-}
-
-/// The work of a sub-agent that is not applied.
-struct UnappliedWork {
-    session: SessionId,
-    /// The branch; `None` for a copy of a folder without git.
-    branch: Option<String>,
 }
 
 /// Counts a call that may change something, until it is dropped.
@@ -71,18 +65,25 @@ impl SubagentWorktrees {
                 interrupted.entry(text.as_ref().into()).or_default().push(session);
             }
         }
-        Some(Self {
+        let finished = opened.map(OpenedSession::finished_worktrees).unwrap_or_default();
+        let own = Self {
             worktrees,
             workspace: workspace.to_owned(),
             files: Mutex::default(),
             // A killed run did not forget those whose results it had.
-            applied: Mutex::new(
-                opened.map(OpenedSession::finished_worktrees).unwrap_or_default().to_vec(),
-            ),
+            applied: Mutex::new(finished.clone()),
             unapplied: Mutex::default(),
             interrupted: Mutex::new(interrupted),
             writers: Arc::default(),
-        })
+        };
+        for name in finished {
+            // One that is gone was applied or removed.
+            if let Ok(worktree) = own.worktrees.open(workspace, &name) {
+                own.begin_work(&worktree);
+            }
+        }
+        own.report_unapplied_work();
+        Some(own)
     }
 
     /// Returns the session of an interrupted call with these arguments, which goes on with it.
@@ -130,24 +131,33 @@ impl SubagentWorktrees {
         self.worktrees.create(&request, confined)
     }
 
-    /// Notes that a sub-agent works in a worktree.
-    pub(super) fn begin_work(&self, worktree: &Worktree, session: SessionId) {
-        let work = UnappliedWork { session, branch: worktree.branch() };
-        lock(&self.unapplied).insert(worktree.name().to_owned(), work);
+    /// Notes that a sub-agent works in a worktree, or did.
+    pub(super) fn begin_work(&self, worktree: &Worktree) {
+        let name = worktree.name().to_owned();
+        let work = UnappliedWork {
+            session_id: worktree.session().map(str::to_owned),
+            branch: worktree.branch(),
+            merge_command: format!("architect worktrees merge {name}"),
+            worktree: name.clone(),
+        };
+        lock(&self.unapplied).insert(name, work);
     }
 
-    /// Names the worktrees that stay with work that is not applied, as after an interrupt.
-    pub(in crate::app) fn warn_of_unapplied_work(&self) {
-        for (name, UnappliedWork { session, branch }) in &*lock(&self.unapplied) {
+    /// Names the worktrees that stay with work that is not applied, as after an interrupt, and returns them.
+    pub(in crate::app) fn report_unapplied_work(&self) -> Vec<UnappliedWork> {
+        let unapplied: Vec<_> = lock(&self.unapplied).values().cloned().collect();
+        for UnappliedWork { session_id, worktree, branch, merge_command } in &unapplied {
+            let session = session_id.as_deref().unwrap_or("unknown");
             let place = match branch {
                 Some(branch) => format!("on the branch {branch}"),
-                None => format!("in the worktree {name}"),
+                None => format!("in the worktree {worktree}"),
             };
             log::warn!(
-                "the work of the sub-agent of session {session} is not applied, and stays {place}: \
-                 `architect worktrees merge {name}` applies it"
+                "the work of the sub-agent of session {session} is not applied, and stays {place}: `{merge_command}` \
+                 applies it"
             );
         }
+        unapplied
     }
 
     /// Returns what was applied of the worktree of a session that is gone since.
@@ -260,18 +270,18 @@ const COMMIT: [&str; 10] = [
     "--allow-empty",
 ];
 
+/// What stands between the answer of a sub-agent and its changes that were applied.
+pub(crate) const APPLIED_NOTE: &str = "\n\n[Its changes are in your files now: ";
+
 /// Adds applied changes to the output of a call.
 pub(super) fn with_changes(output: ToolOutput, changes: Vec<FileChange>) -> ToolOutput {
-    let named: Vec<&str> = changes.iter().take(MAX_NAMED_FILES).map(|it| &*it.path).collect();
+    let named = changes.iter().take(MAX_NAMED_FILES).map(|it| it.path.to_string());
+    let named: Vec<String> = named.collect();
     let more = match changes.len() - named.len() {
         0 => String::new(),
         more => format!(" and {}", pluralize(more, "more", "more")),
     };
-    let text = format!(
-        "{}\n\n[Its changes are in your files now: {}{more}]",
-        output.text,
-        named.join(", ")
-    );
+    let text = format!("{}{APPLIED_NOTE}{}{more}]", output.text, named.join(", "));
     ToolOutput { text, changes, ..output }
 }
 

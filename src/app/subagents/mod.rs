@@ -17,5 +17,6 @@ mod usage_meter;
 
 pub(crate) use dispatch::DISPATCH;
 pub(super) use dispatch::DispatchTool;
+pub(crate) use isolation::APPLIED_NOTE;
 pub(super) use isolation::{OneQuestion, SubagentWorktrees};
 pub(super) use subagent_run::SubagentContext;

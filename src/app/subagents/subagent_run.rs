@@ -201,7 +201,7 @@ fn run_isolated(dispatched: &DispatchCall, context: &CallContext<'_>) -> ToolOut
     if let Err(error) = worktree.use_for(Some(session.to_string())) {
         return failed(&error);
     }
-    worktrees.begin_work(&worktree, *session);
+    worktrees.begin_work(&worktree);
     // The servers of the dispatcher work in its files.
     let agent = agent.clone().without_server_tools();
     let target = match (&subagents.store, stored.is_some()) {

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read};
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use architect::app::{ProcessEnv, RunInterrupts, collect_secrets};
 use architect::config::{Config, LimitsConfig, ModelName};
 use architect::journal::SessionStore;
 use architect::runner::add_receiver;
-use architect::types::{Signal, pluralize};
+use architect::types::{Signal, TimeSpan, pluralize};
 use architect::view::human::BatchTotals;
 use architect::view::{RunResult, sanitize};
 use architect::workflow::batch::coordination::{
@@ -32,6 +31,7 @@ use crate::cli::batch_output::{BatchProgress, print_batch_result};
 use crate::cli::config_options::{self, DEFAULT_AGENT};
 use crate::cli::error::CliError;
 use crate::cli::sinks::open_batch_table;
+use crate::cli::standard_input::read_stdin;
 use crate::cli::workflow_output::check_origin;
 use crate::cli::{approval, logging, task, worktree_run};
 
@@ -114,7 +114,7 @@ pub(super) fn plan_manifest(
     limits: LimitsConfig,
     world: &ProcessEnv,
 ) -> Result<BatchPlan, CliError> {
-    let (manifest, problems) = read_manifest(args, world)?;
+    let (manifest, problems) = read_manifest(args, config.settings.limits.timeout, world)?;
     Ok(BatchPlan {
         manifest,
         problems,
@@ -318,11 +318,12 @@ fn batch_limits(args: &BatchArgs, config: &Config) -> LimitsConfig {
 /// Returns the manifest, and what is wrong with it by itself.
 pub(super) fn read_manifest(
     args: &BatchArgs,
+    timeout: Option<TimeSpan>,
     world: &ProcessEnv,
 ) -> Result<(BatchManifest, Vec<ManifestProblem>), CliError> {
-    let tasks = read_text(&args.tasks, TASKS_FORM)?;
-    let variants =
-        args.variants.as_ref().map(|path| read_text(&path.to_string_lossy(), VARIANTS_FORM));
+    let tasks = read_text(&args.tasks, TASKS_FORM, timeout)?;
+    let read_variants = |path: &PathBuf| read_text(&path.to_string_lossy(), VARIANTS_FORM, timeout);
+    let variants = args.variants.as_ref().map(read_variants);
     let variants = variants.transpose()?;
     let [tasks_name, variants_name] = file_names(args);
     let text = ManifestText { name: &tasks_name, text: &tasks };
@@ -367,12 +368,16 @@ pub(super) fn refuse(problems: &[ManifestProblem]) -> Result<(), CliError> {
     Err(error.hint("nothing was started"))
 }
 
-/// Reads a file of tasks or variants; `form` says what such a file has.
-pub(super) fn read_text(name: &str, form: &str) -> Result<String, CliError> {
+/// Reads a file of tasks or variants; `form` says what such a file has. Standard input is awaited no longer than
+/// `timeout`.
+pub(super) fn read_text(
+    name: &str,
+    form: &str,
+    timeout: Option<TimeSpan>,
+) -> Result<String, CliError> {
     if name == "-" {
-        let mut text = String::new();
-        let read = io::stdin().lock().take(MAX_MANIFEST_BYTES).read_to_string(&mut text);
-        return read.map(|_| text).map_err(|error| CliError::unreadable("standard input", &error));
+        let text = String::from_utf8(read_stdin(MAX_MANIFEST_BYTES, timeout)?);
+        return text.map_err(|_| CliError::usage(format!("{STDIN_NAME} is not UTF-8")).hint(form));
     }
     read_input(Path::new(name)).map_err(|error| CliError::unreadable(name, &error).hint(form))
 }

@@ -43,7 +43,7 @@ fn kubernetes(args: EmitKubernetesArgs, world: &ProcessEnv) -> Result<u8, CliErr
     let words = typed_words(&emit)?;
     check_mount(&emit, &mount)?;
     // The keys and the folders of the tasks are those of the containers: what can be checked here is the manifest.
-    let (manifest, problems) = batch::read_manifest(&emit.batch, world)?;
+    let (manifest, problems) = batch::read_manifest(&emit.batch, None, world)?;
     batch::refuse(&problems)?;
     let cells = BatchCell::all(manifest, &CommonOptions::default()).len();
     let (config, _) = batch::load_base_config(&mut emit.batch, world)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use architect::app::{ProcessEnv, ResolvedModel, open_worktrees};
 use architect::config::Config;
-use architect::types::pluralize;
+use architect::types::{TimeSpan, pluralize};
 use architect::view::{in_columns, sanitize};
 use architect::workflow::batch::{
     BatchFolder, BatchManifest, BatchReport, BatchTask, BatchVariant, CellRow, ChangeEvaluation,
@@ -51,8 +51,9 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
         output: args.output,
     };
     let (config, limits) = load_base_config(&mut args, world)?;
-    let variants = read_variants(&prompt, attempts, &args, world)?;
-    let prompt = task_text::read_task(Some(&prompt), false)?;
+    let timeout = config.settings.limits.timeout;
+    let variants = read_variants(&prompt, attempts, &args, timeout, world)?;
+    let prompt = task_text::read_task(Some(&prompt), false, timeout)?;
     let worktrees = open_worktrees(world)?;
     let workspace = config.real_workspace();
     let head = worktrees.find_commit(&workspace, None)?;
@@ -127,6 +128,7 @@ fn read_variants(
     prompt: &str,
     attempts: u16,
     args: &BatchArgs,
+    timeout: Option<TimeSpan>,
     world: &ProcessEnv,
 ) -> Result<Vec<BatchVariant>, CliError> {
     let Some(path) = &args.variants else {
@@ -142,7 +144,7 @@ fn read_variants(
     if name == "-" && prompt == "-" {
         return Err(CliError::usage("both the task and the variants are read from standard input"));
     }
-    let text = read_text(&name, VARIANTS_FORM)?;
+    let text = read_text(&name, VARIANTS_FORM, timeout)?;
     let text = ManifestText { name: &name, text: &text };
     let (variants, problems) = BatchManifest::parse_variants(text, &world.cwd);
     refuse(&problems).map(|()| variants)

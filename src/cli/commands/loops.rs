@@ -25,7 +25,8 @@ pub(crate) fn run(args: &LoopArgs, world: &ProcessEnv) -> Result<u8, CliError> {
         world,
         &SavedOptions::default(),
     )?;
-    let prompt = task_text::read_task(args.prompt.as_deref(), args.stdin)?;
+    let timeout = config.settings.limits.timeout;
+    let prompt = task_text::read_task(args.prompt.as_deref(), args.stdin, timeout)?;
     if saved.dry_run {
         return Err(CliError::usage("a loop can't be a dry run: no check would ever pass")
             .hint("`architect run --dry-run` shows what one iteration would do"));

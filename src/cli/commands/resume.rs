@@ -17,9 +17,10 @@ use architect::workflow::{evaluation_charge, stored_evaluations, subtract_charge
 use architect::workspace::image::ImageSource;
 use architect::workspace::read_input;
 use architect::workspace::worktree::{RecordedFiles, WorktreeContent, WorktreeName};
+use serde_json::Value;
 
 use crate::cli::args::{ForkArgs, ImageArgs, OutputArgs, ResumeArgs, SettingsArgs};
-use crate::cli::config_options::{self, SavedOptions};
+use crate::cli::config_options::{self, SavedOptions, as_sets};
 use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
 use crate::cli::task::{self, RunMode, TaskRun};
@@ -30,7 +31,8 @@ use crate::cli::{output, task_text};
 pub(crate) fn resume(args: &ResumeArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let stored = SessionLookup::open(&args.settings.layers, args.last, &world)?;
     let session = stored.find(&args.session)?;
-    let prompt = read_prompt(args.prompt.as_deref())?;
+    let saved = || Ok(stored.store.load(session)?.0.setup.options);
+    let prompt = read_prompt(args.prompt.as_deref(), &args.settings, &world, saved)?;
     let images = read_images(&args.images, prompt.as_ref())?;
     let repair = if args.repair { DamagePolicy::Truncate } else { DamagePolicy::Refuse };
     stored.complete_restore(session, &world)?;
@@ -52,7 +54,8 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
         }
         after => after,
     };
-    let prompt = read_prompt(args.prompt.as_deref())?;
+    let saved = || Ok(stored.store.load(parent)?.0.setup.options);
+    let prompt = read_prompt(args.prompt.as_deref(), &args.settings, &world, saved)?;
     let images = read_images(&args.images, prompt.as_ref())?;
     let mut replacement = None;
     if let Some(path) = &args.tool_result {
@@ -156,9 +159,24 @@ pub(super) fn create_worktree(
 /// Paths that are listed.
 const MAX_LISTED: usize = 20;
 
-/// Returns the next task, if there is one.
-fn read_prompt(prompt: Option<&str>) -> Result<Option<String>, CliError> {
-    prompt.map(|text| task_text::read_task(Some(text), false)).transpose()
+/// Returns the next task, if there is one. Standard input is awaited no longer than the time limit of these settings and
+/// of the stored options of the session, which are read only then.
+pub(super) fn read_prompt(
+    prompt: Option<&str>,
+    settings: &SettingsArgs,
+    world: &ProcessEnv,
+    options: impl FnOnce() -> Result<Value, CliError>,
+) -> Result<Option<String>, CliError> {
+    let timeout = match prompt {
+        Some("-") => {
+            let saved = SavedOptions::from_json(&options()?);
+            let given = as_sets(&settings.keys.overrides);
+            let config = config_options::load_changed(&settings.layers, &saved, &given, world)?;
+            config.settings.limits.timeout
+        }
+        _ => None,
+    };
+    prompt.map(|text| task_text::read_task(Some(text), false, timeout)).transpose()
 }
 
 /// Returns the images of the next task.

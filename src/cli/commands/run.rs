@@ -58,7 +58,7 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
         &SavedOptions::default(),
     )?;
     let (prompt, worktree) = prompt_and_worktree(args);
-    let text = task_text::read_task(prompt, args.stdin)?;
+    let text = task_text::read_task(prompt, args.stdin, config.settings.limits.timeout)?;
     let images = task_text::read_images(&args.images)?;
     worktree_run::sweep(&world);
     let target = match (args.ephemeral, &args.session) {

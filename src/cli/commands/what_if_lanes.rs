@@ -14,19 +14,20 @@ use architect::workflow::what_if_lanes::{
 use architect::workspace::worktree::{WorktreeContent, WorktreeName};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::batch::listen;
 use super::resume::{
     PreparedResume, ResumeRequest, create_worktree, load_origin_config, prepare_resume,
-    split_record,
+    read_prompt, split_record,
 };
 use super::what_if::format_usage;
 use crate::cli::args::{OutputFormat, SettingsArgs, WhatIfArgs};
 use crate::cli::error::CliError;
+use crate::cli::output;
 use crate::cli::session_lookup::SessionLookup;
 use crate::cli::task::{self, RunMode};
 use crate::cli::worktree_run::{self, WorktreeRun};
-use crate::cli::{output, task_text};
 
 /// Where lanes begin.
 struct LaneStart {
@@ -47,8 +48,7 @@ pub(super) fn run(args: &WhatIfArgs, more: &[String], world: &ProcessEnv) -> Res
     let mut settings = args.settings.clone();
     settings.layers.set.splice(0..0, more.iter().cloned());
     let stored = SessionLookup::open(&settings.layers, args.last, world)?;
-    let prompt = args.prompt.as_deref().map(|text| task_text::read_task(Some(text), false));
-    let prompt = prompt.transpose()?;
+    let prompt = read_prompt(args.prompt.as_deref(), &settings, world, || Ok(Value::Null))?;
     // All of them are looked up before the first model call.
     let starts = args.sessions.iter().map(|name| LaneStart::find(name, prompt.as_ref(), &stored));
     let starts = starts.collect::<Result<Vec<_>, _>>()?;

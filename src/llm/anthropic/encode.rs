@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Anthropic, thought_binding};
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
-use crate::llm::schema;
+use crate::llm::schema::{self, StrictMode};
 use crate::llm::wire::{Cloud, Encode, RequestFrame, ToolChoice, sendable_parts};
 use crate::types::{
     CallId, Effort, Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
@@ -84,7 +84,8 @@ impl Encode for Anthropic {
             head["tools"] = tools;
         }
         let has_schema_field = setup.cloud.is_none();
-        let schema = frame.schema.filter(|schema| has_schema_field && schema::is_strict(schema));
+        let is_enforced = |schema: &&Value| schema::is_strict(schema, StrictMode::Messages);
+        let schema = frame.schema.filter(|schema| has_schema_field && is_enforced(schema));
         if let Some(schema) = schema {
             head["output_config"]["format"] = json!({"type": "json_schema", "schema": schema});
         }

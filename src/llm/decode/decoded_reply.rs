@@ -81,7 +81,9 @@ impl DecodedReply {
                 }
             });
         }
-        if finish == ReplyFinish::Length {
+        let is_cut =
+            matches!(finish, ReplyFinish::Length | ReplyFinish::ContextFull | ReplyFinish::Refused);
+        if is_cut {
             mark_last_truncated(&mut parts);
         }
         let model = self.model.map(Arc::from);
@@ -184,7 +186,7 @@ impl DeltaBuffer {
     }
 }
 
-/// Marks the last call as truncated by the output limit. Arguments of which nothing was received are empty, so such a
+/// Marks the last call as truncated by a limit or a filter. Arguments of which nothing was received are empty, so such a
 /// call may be truncated too.
 fn mark_last_truncated(parts: &mut [ReplyPart]) {
     if let Some(ReplyPart::Call(call)) = parts.last_mut() {
@@ -251,6 +253,12 @@ mod tests {
             [last(""), last("{}")],
             [(); 2].map(|()| ToolArguments::Truncated { text: "".into() })
         );
+        // A filter, and a full window, end a reply as a limit does.
+        for finish in [ReplyFinish::Refused, ReplyFinish::ContextFull] {
+            let reply = into_reply(decoded(vec![call("")], finish));
+            let call = reply.calls().next().unwrap();
+            assert_eq!(call.arguments, ToolArguments::Truncated { text: "".into() });
+        }
     }
 
     /// Fault L55.

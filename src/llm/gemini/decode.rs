@@ -154,14 +154,24 @@ impl Reader {
         }
         let is_known = text.0.is_some() || function_call.0.is_some();
         if let (Some(signature), true) = (thought_signature, is_known) {
-            self.parts.push(DecodedPart::Opaque(format!(r#"{{"thoughtSignature":{signature}}}"#)));
+            self.parts.push(DecodedPart::Opaque(format!("{SIGNATURE}{signature}}}")));
         }
         match (text.0, function_call.0) {
             (Some(text), None) => {
                 deltas.add_text(&text.0);
-                match self.parts.last_mut().filter(|_| thought_signature.is_none()) {
-                    Some(DecodedPart::Text(before)) => before.push_str(&text.0),
-                    _ => self.parts.push(DecodedPart::Text(text.0.into_owned())),
+                let own = match self.parts.as_mut_slice() {
+                    // A part with a signature is sent back alone.
+                    [.., DecodedPart::Opaque(json), DecodedPart::Text(_)]
+                        if json.starts_with(SIGNATURE) =>
+                    {
+                        None
+                    }
+                    [.., DecodedPart::Text(before)] => Some(before),
+                    _ => None,
+                };
+                match own.filter(|_| thought_signature.is_none()) {
+                    Some(before) => before.push_str(&text.0),
+                    None => self.parts.push(DecodedPart::Text(text.0.into_owned())),
                 }
             }
             (_, Some(FunctionCallPart { id, name, args })) => {
@@ -177,6 +187,9 @@ impl Reader {
         Ok(())
     }
 }
+
+/// The beginning of what is kept of a signature: it belongs to the part after it.
+const SIGNATURE: &str = r#"{"thoughtSignature":"#;
 
 impl ReplyReader for Reader {
     fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result {

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::Chat;
 use super::quirks::ReasoningEcho;
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
-use crate::llm::schema;
+use crate::llm::schema::{self, StrictMode};
 use crate::llm::wire::{Encode, RequestFrame};
 use crate::types::{
     CallId, Digest, Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
@@ -71,7 +71,7 @@ impl Encode for Chat {
         if let Some(schema) = frame.schema {
             head["response_format"] = match quirks.has_json_schema {
                 true => json!({"type": "json_schema", "json_schema": {
-                    "name": "answer", "strict": schema::is_strict(schema), "schema": schema,
+                    "name": "answer", "strict": schema::is_strict(schema, StrictMode::OpenAi), "schema": schema,
                 }}),
                 false => json!({"type": "json_object"}),
             };

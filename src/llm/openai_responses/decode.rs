@@ -203,12 +203,12 @@ impl StreamedItems {
         let is_open = self.by_index.values().any(Option::is_none);
         let has_gaps =
             self.inconsistency.is_some() || is_open || self.by_index.len() < output.len();
+        // A truncated call may look complete. `DecodedReply` handles the output limit.
+        let is_taken = |item: &DecodedItem| {
+            !item.is_truncated || matches!(finish, ReplyFinish::Stop | ReplyFinish::Length)
+        };
         if has_gaps && !output.is_empty() {
             let items = output.iter().map(|json| item::decode(json));
-            // A truncated call may look complete. `DecodedReply` handles the output limit.
-            let is_taken = |item: &DecodedItem| {
-                !item.is_truncated || matches!(finish, ReplyFinish::Stop | ReplyFinish::Length)
-            };
             return items.filter(|item| item.as_ref().map_or(true, is_taken)).collect();
         }
         match self.inconsistency {
@@ -216,7 +216,7 @@ impl StreamedItems {
             None if is_open && *finish == ReplyFinish::Stop => {
                 Err(protocol_fault("an item is not done"))
             }
-            None => Ok(self.by_index.into_values().flatten().collect()),
+            None => Ok(self.by_index.into_values().flatten().filter(is_taken).collect()),
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Responses;
 use super::item::MessageFrame;
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
-use crate::llm::schema;
+use crate::llm::schema::{self, StrictMode};
 use crate::llm::wire::{Encode, RequestFrame, sendable_parts};
 use crate::types::{Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
 
@@ -54,7 +54,7 @@ impl Encode for Responses {
         if let Some(schema) = frame.schema {
             head["text"] = json!({"format": {
                 "type": "json_schema", "name": "answer",
-                "strict": schema::is_strict(schema), "schema": schema,
+                "strict": schema::is_strict(schema, StrictMode::OpenAi), "schema": schema,
             }});
         }
         setup.add_options(&mut head);
@@ -152,7 +152,9 @@ fn needs_following_item(json: &str) -> bool {
 
 /// Returns whether a model has reasoning to encrypt; models without it reject the option.
 fn has_reasoning(model: &str) -> bool {
-    !["gpt-4", "gpt-3", "chatgpt-"].iter().any(|old| model.starts_with(old))
+    // A model that was trained further is named after its base.
+    let base = model.strip_prefix("ft:").unwrap_or(model);
+    !["gpt-4", "gpt-3", "chatgpt-"].iter().any(|old| base.starts_with(old))
 }
 
 #[cfg(test)]

@@ -98,3 +98,84 @@ impl CostBreakdown {
         *charge = *charge + PricedUsage::between(before, run, event);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::start;
+    use crate::types::{
+        ConversationItem, EffectId, Fault, FaultKind, MessageOrigin, Reply, ReplyFinish, RunRules,
+    };
+
+    /// Returns a run that has used ten tokens, and received four of a call without a reply.
+    fn run() -> RunContext {
+        let task = ConversationItem::user(MessageOrigin::Task, "task");
+        let mut run = start(RunRules::default(), task).state.run().clone();
+        run.used = BudgetUsage { cost: MicroUsd(5), tokens: Tokens(10) };
+        run.received = Tokens(4);
+        run
+    }
+
+    fn usage(input: u64, output: u64, is_estimated: bool) -> Usage {
+        let (input, output) = (Tokens(input), Tokens(output));
+        Usage { input, output, is_estimated, ..Usage::default() }
+    }
+
+    fn replied(usage: Usage) -> Event {
+        let reply = Reply::text_only("text", ReplyFinish::Stop, usage);
+        Event::Replied { id: EffectId(1), reply, access: [].into() }
+    }
+
+    fn reported() -> Event {
+        Event::UsageReported { id: EffectId(1), usage: usage(1, 2, false), cost: MicroUsd(5) }
+    }
+
+    #[test]
+    fn a_usage_is_what_was_reported_or_else_an_estimate() {
+        let fault = Fault::new(FaultKind::Timeout, "late");
+        let failed = Event::CallFailed { id: EffectId(1), fault };
+        for (event, expected) in [
+            (None, usage(6, 4, true)),
+            (Some(failed), usage(6, 4, true)),
+            (Some(replied(usage(8, 2, false))), usage(8, 2, false)),
+            // The reply has other numbers than what was charged.
+            (Some(replied(usage(8, 3, false))), usage(6, 4, true)),
+            (Some(reported()), usage(1, 2, false)),
+        ] {
+            let before = BudgetUsage::default();
+            let between = PricedUsage::between(before, &run(), event.as_ref());
+            assert_eq!(between, PricedUsage { usage: expected, cost: MicroUsd(5) });
+        }
+    }
+
+    #[test]
+    fn each_purpose_has_its_usage() {
+        let mut costs = CostBreakdown::default();
+        for kind in StateKind::ALL {
+            costs.add((kind, BudgetUsage::default()), None, &run());
+            costs.add((kind, run().used), None, &run());
+        }
+        let counts = [costs.compaction, costs.closing].map(|part| part.cost);
+        assert_eq!(counts, [MicroUsd(10); 2]);
+        let rest = MicroUsd(5 * (StateKind::ALL.len() as u64 - 4));
+        assert_eq!((costs.agent.cost, costs.subagent_calls), (rest, 0));
+        costs.add((StateKind::Executing, BudgetUsage::default()), Some(&reported()), &run());
+        let subagents = PricedUsage { usage: usage(1, 2, false), cost: MicroUsd(5) };
+        assert_eq!((costs.subagents, costs.subagent_calls), (subagents, 1));
+        assert_eq!(costs.agent.cost, rest);
+    }
+
+    #[test]
+    fn a_part_of_a_usage_is_taken_away() {
+        let usage = |tokens: u64| Usage {
+            input: Tokens(tokens),
+            output: Tokens(2 * tokens),
+            cached_input: Tokens(3 * tokens),
+            cache_write: Tokens(4 * tokens),
+            reasoning: Tokens(5 * tokens),
+            is_estimated: true,
+        };
+        let priced = |tokens| PricedUsage { usage: usage(tokens), cost: MicroUsd(tokens) };
+        assert_eq!(priced(3).without(priced(1)), priced(2));
+    }
+}

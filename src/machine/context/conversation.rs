@@ -15,7 +15,7 @@ use crate::machine::context::shorten;
 use crate::machine::context::work_record::WorkRecord;
 use crate::machine::effect::{CompactionSummary, ConversationChange};
 use crate::machine::event::RequestSize;
-use crate::types::{ContextLimits, ConversationItem, MessageOrigin, Tokens, Usage};
+use crate::types::{ContextLimits, ConversationItem, Digest, MessageOrigin, Tokens, Usage};
 
 /// The history as the model sees it, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -44,6 +44,14 @@ pub struct ConversationEntry {
 )]
 #[serde(transparent)]
 pub struct EntryId(pub u64);
+
+impl EntryId {
+    /// Returns the id of an entry that is changed for one request. No entry of a conversation has such an id, so that cached
+    /// encodings of the original aren't used.
+    pub(crate) fn of_changed(digest: Digest) -> Self {
+        Self(digest.0 | 1 << 63)
+    }
+}
 
 impl Conversation {
     /// Returns an empty conversation beside this many bytes of system prompt and tools.
@@ -489,5 +497,12 @@ mod tests {
         assert_eq!(conversation.entries_to_compact(1).last().unwrap().id, EntryId(3));
         assert!(conversation.describe_work(1).contains("tool0 ×1, tool1 ×1."));
         assert_eq!(conversation.describe_work(3), "");
+    }
+
+    #[test]
+    fn an_entry_that_is_changed_for_one_request_has_an_id_of_its_own() {
+        for digest in [0, u64::MAX] {
+            assert_eq!(EntryId::of_changed(Digest(digest)).0 >> 63, 1);
+        }
     }
 }

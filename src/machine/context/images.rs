@@ -95,13 +95,12 @@ pub(crate) fn fit_to_budget(
     entries.iter().enumerate().map(omit).collect::<Vec<_>>().into()
 }
 
-/// Returns an entry without images for one request. One that differs has an id that no entry of a conversation has, so that
-/// a cached encoding of the original isn't used.
+/// Returns an entry without images for one request.
 pub(crate) fn without_images(entry: &ConversationEntry) -> ConversationEntry {
     match omit_images(&entry.item) {
         Some(item) => {
             let digest = Digest::of("without images").with_bytes(&entry.id.0.to_le_bytes());
-            ConversationEntry { id: EntryId(digest.0 | 1 << 63), item }
+            ConversationEntry { id: EntryId::of_changed(digest), item }
         }
         None => entry.clone(),
     }
@@ -210,13 +209,14 @@ mod tests {
 
     #[test]
     fn a_request_has_the_newest_images_that_the_provider_takes() {
-        let conversation = conversation(9);
-        let counts = |count, bytes| -> Vec<usize> {
+        let counts_of = |conversation: &Conversation, count, bytes| -> Vec<usize> {
             let images = ImageBudget { count, bytes };
             let rules = ContextLimits { images, ..ContextLimits::default() };
             let (sent, _) = conversation.fit_to_window(conversation.entries(), 0, &rules);
             sent.iter().map(|entry| count_images(&entry.item)).collect()
         };
+        let ten = conversation(9);
+        let counts = |count, bytes| counts_of(&ten, count, bytes);
         // Ten images of four bytes. Two are left out at a time.
         assert_eq!(counts(8, 100), [0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
         assert_eq!(counts(9, 100), [0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
@@ -224,5 +224,13 @@ mod tests {
         assert_eq!(counts(1, 100), [0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(counts(100, 3), [0; 10]);
         assert_eq!(counts(10, 40), [1; 10]);
+        // The newest image stays if it fits, although an entry without images follows it.
+        let mut large = conversation(3);
+        let image = Image { data: "A".repeat(36).into(), ..image() };
+        for images in [vec![image], vec![]] {
+            let item = ConversationItem::User(UserMessage { images, ..message() });
+            large.apply(ConversationChange::Append { item });
+        }
+        assert_eq!(counts_of(&large, 100, 36), [0, 0, 0, 0, 1, 0]);
     }
 }

@@ -40,8 +40,7 @@ fn tool_results(entry: &ConversationEntry) -> &[ToolResult] {
     }
 }
 
-/// Returns an entry whose results have at most this many bytes. If it differs, its id is one that no entry of a
-/// conversation has, so that cached encodings of the original aren't used.
+/// Returns an entry whose results have at most this many bytes, for one request.
 fn shorten_entry(entry: &ConversationEntry, longest: usize) -> ConversationEntry {
     let ConversationItem::Exchange(exchange) = &entry.item else { return entry.clone() };
     if exchange.results().iter().all(|result| result.text.len() <= longest) {
@@ -56,7 +55,7 @@ fn shorten_entry(entry: &ConversationEntry, longest: usize) -> ConversationEntry
     let results: Arc<[ToolResult]> = results.collect();
     match ToolExchange::new(exchange.reply().clone(), results) {
         Ok(exchange) => ConversationEntry {
-            id: EntryId(digest.0 | 1 << 63),
+            id: EntryId::of_changed(digest),
             item: ConversationItem::Exchange(exchange),
         },
         // Can't happen: each result belongs to the same call as before.

@@ -451,10 +451,11 @@ fn join_text(first: Option<Arc<str>>, second: Arc<str>) -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::ConversationChange;
     use crate::machine::event::Event;
-    use crate::machine::step;
-    use crate::types::{CountLimits, RunLimits, RunRules, TimeSpan, ToolCall, Usage};
+    use crate::machine::{ConversationChange, StateKind, step};
+    use crate::types::{
+        CountLimits, MicroUsd, ModelRules, Price, RunLimits, RunRules, TimeSpan, ToolCall, Usage,
+    };
 
     fn run() -> Box<RunContext> {
         RunContext::new(RunRules::default())
@@ -564,5 +565,34 @@ mod tests {
         assert_eq!(limit(Some(TimeSpan(100)), Some(TimeSpan(95))), Some(RunTime(90)));
         assert_eq!(limit(Some(TimeSpan(100)), None), Some(RunTime(90)));
         assert_eq!(limit(None, None), None);
+    }
+
+    #[test]
+    fn each_model_that_the_budget_does_not_cover_is_reported() {
+        let failed = |outputs: &[u64]| {
+            let model = |output: &u64| ModelRules {
+                name: output.to_string().into(),
+                price: Some(Price { input: 1, output: *output, ..Price::default() }),
+                window: Tokens(100),
+                model_limit: Tokens(1_000),
+            };
+            let limits = RunLimits { budget: Some(MicroUsd(1_000_000)), ..RunLimits::default() };
+            let models = outputs.iter().map(model).collect();
+            let run = RunContext::new(RunRules { limits, models, ..RunRules::default() });
+            let next = Calling::enter(run, StepBuilder::default(), RequestSize::default(), None);
+            let id = next.state.pending_effects()[0];
+            let fault = Fault::new(FaultKind::MissingModel, "gone");
+            step(next.state, Event::CallFailed { id, fault })
+        };
+        let unaffordable = |model| MachineNote::FallbackUnaffordable { model };
+        let dear = 1_000_000_000_000;
+        let next = failed(&[1, dear, dear]);
+        assert_eq!(next.notes[..2], [unaffordable(1), unaffordable(2)]);
+        let message = next.state.outcome().and_then(|outcome| outcome.error.clone()).unwrap();
+        assert!(message.contains("gone; the budget does not cover"), "{message}");
+        let next = failed(&[1, dear, 3]);
+        let fault = FaultKind::MissingModel;
+        assert_eq!(next.notes, [unaffordable(1), MachineNote::FellBack { from: 0, to: 2, fault }]);
+        assert_eq!((next.state.kind(), next.state.run().model), (StateKind::Preparing, 2));
     }
 }

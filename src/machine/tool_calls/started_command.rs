@@ -207,4 +207,15 @@ mod tests {
         assert!(matches!(effects[..], [Effect::RunTool { command: None, .. }]), "{effects:?}");
         assert!(matches!(answer(machine).state, State::Done(_)));
     }
+
+    #[test]
+    fn a_message_has_the_first_80_characters_of_the_first_line_of_a_command() {
+        let begin = |command: &str| {
+            let (id, call, command) = (EffectId(1), "c1".into(), command.into());
+            StartedCommand { id, call, command, is_needed: true }.describe()
+        };
+        assert_eq!(begin(" serve "), "`serve` (call_id \"c1\")");
+        assert_eq!(begin("a\nb"), "`a…` (call_id \"c1\")");
+        assert!(begin(&"x".repeat(81)).contains(&format!("`{}…`", "x".repeat(80))));
+    }
 }

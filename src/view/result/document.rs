@@ -10,7 +10,9 @@ use serde_json::{Map, Value};
 
 use super::changed_files::ChangedFiles;
 use crate::machine::{RunStatus, StopReason};
-use crate::types::{Effort, FileAction, FileChange, MicroUsd, Sha256Digest, TimeSpan, Usage};
+use crate::types::{
+    Effort, FileAction, FileChange, FilePath, MicroUsd, Sha256Digest, TimeSpan, Usage,
+};
 use crate::view::CostSource;
 use crate::view::public_events::{SCHEMA, TokenUsage, dollars, millis, reason, seconds};
 
@@ -67,6 +69,9 @@ pub struct RunResult {
     pub models: Vec<ModelUsed>,
     /// The tool calls that were denied, with those of sub-agents.
     pub denied: Vec<DeniedCall>,
+    /// The work of sub-agents that is not applied, as after an interrupt, and that is still in their worktrees.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unapplied_work: Vec<UnappliedWork>,
     /// What went wrong, if anything.
     pub error: Option<Arc<str>>,
     /// The command that resumes the session after an early end; only for people.
@@ -112,6 +117,19 @@ pub struct WorktreeResult {
     pub merge_command: Option<String>,
     /// The command that removes it; null if it is removed.
     pub remove_command: Option<String>,
+}
+
+/// The work of a sub-agent in a worktree of its own that is not applied to the files of its dispatcher.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UnappliedWork {
+    /// The session of the sub-agent.
+    pub session_id: Option<String>,
+    /// The name of the worktree.
+    pub worktree: String,
+    /// Its branch; null for a copy of a folder without git.
+    pub branch: Option<String>,
+    /// The command that applies it.
+    pub merge_command: String,
 }
 
 /// What one of several models was used for.
@@ -174,8 +192,9 @@ pub struct ToolUsed {
 /// A changed file, as it is written.
 #[derive(Serialize, JsonSchema)]
 struct ModifiedFile<'a> {
-    /// The file, relative to the workspace.
-    path: &'a str,
+    /// The file, relative to the workspace. A path that is not UTF-8 is a NUL character and its bytes in hexadecimal.
+    #[schemars(with = "String")]
+    path: &'a FilePath,
     /// How it differs between the start and the end of the run.
     action: FileAction,
 }
@@ -233,6 +252,7 @@ impl RunResult {
             costs: RunCosts::default(),
             models: Vec::new(),
             denied: Vec::new(),
+            unapplied_work: Vec::new(),
             error: Some(error),
             resume_command: None,
             evaluation: None,
@@ -280,11 +300,13 @@ impl RunResult {
             costs,
             models,
             denied: runs.iter().flat_map(|run| run.denied.clone()).collect(),
+            // A run knows that of the earlier runs of its session.
+            unapplied_work: last_runs().flat_map(|run| run.unapplied_work.clone()).collect(),
             ..runs.get(speaker)?.clone()
         })
     }
 
-    /// Reads what a document counts: steps, calls, tools, files, usage, costs and denied calls. `None` if it is not a
+    /// Reads what a document counts: steps, calls, tools, files, usage, costs, denied calls and unapplied work. `None` if it is not a
     /// result document.
     pub fn from_counts(document: &Value) -> Option<Self> {
         let counts = RunCounts::deserialize(document).ok()?;
@@ -313,6 +335,7 @@ impl RunResult {
             costs,
             models: counts.models,
             denied: counts.denied,
+            unapplied_work: counts.unapplied_work,
             error: None,
             ..Self::not_started("")
         })
@@ -332,6 +355,8 @@ struct RunCounts {
     #[serde(default)]
     models: Vec<ModelUsed>,
     denied: Vec<DeniedCall>,
+    #[serde(default)]
+    unapplied_work: Vec<UnappliedWork>,
 }
 
 #[derive(Deserialize)]

@@ -4,5 +4,7 @@ mod changed_files;
 mod document;
 mod result_builder;
 
-pub use document::{DeniedCall, ModelUsed, RunCosts, RunResult, ToolUsed, WorktreeResult};
+pub use document::{
+    DeniedCall, ModelUsed, RunCosts, RunResult, ToolUsed, UnappliedWork, WorktreeResult,
+};
 pub use result_builder::RunResultBuilder;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::changed_files::ChangedFiles;
-use super::{DeniedCall, ModelUsed, RunCosts, RunResult, ToolUsed};
+use super::{DeniedCall, ModelUsed, RunCosts, RunResult, ToolUsed, UnappliedWork};
 use crate::machine::{ModelUsage, StopReason};
 use crate::types::{CallId, MicroUsd, TimeSpan, ToolStatus, Usage};
 use crate::view::human::call_summary::summarize_call;
@@ -50,9 +50,10 @@ impl RunResultBuilder {
             }
         }
         let models = info.prior_models.iter();
-        let models = models.map(|ModelUsage { model, calls, cost }| {
-            let cost = Some(*cost).filter(|cost| *cost > MicroUsd::ZERO);
-            ModelUsed { model: Arc::clone(model), calls: *calls, cost }
+        let models = models.map(|ModelUsage { model, calls, cost }| ModelUsed {
+            model: Arc::clone(model),
+            calls: *calls,
+            cost: *cost,
         });
         let result = RunResult {
             models: models.collect(),
@@ -107,6 +108,11 @@ impl RunResultBuilder {
             PublicEventKind::AgentEnd(end) => self.end = Some(end.clone()),
             _ => {}
         }
+    }
+
+    /// Adds the work of sub-agents that is not applied.
+    pub fn add_unapplied_work(&mut self, work: Vec<UnappliedWork>) {
+        self.result.unapplied_work.extend(work);
     }
 
     /// Returns the result. A run without an end has broken down for this reason.

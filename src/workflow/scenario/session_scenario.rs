@@ -1,14 +1,17 @@
 //! A stored session as a scenario: its replies, its tool results and its files.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::expectations::{Expectations, ExpectedFile, ExpectedTool, TextPattern};
 use super::original_files::OriginalFiles;
 use super::parse::{expectations_toml, without_nulls};
+use crate::app::{APPLIED_NOTE, DISPATCH_TOOL};
 use crate::journal::{
     JournalError, SessionHistory, SessionId, SessionStore, StoredContent, StoredRecord,
+    WorkspaceIdentity,
 };
 use crate::machine::{Authorization, CallIntent, CheckResult, Effect, Event, StateKind};
 use crate::types::{
@@ -68,9 +71,9 @@ pub fn scenario_from_session(
         // A script has a turn, also for a run that was interrupted before its first reply.
         extract.turns.push(json!({ "text": NO_REPLY }));
     }
-    let root = past.header.setup.workspace.root.clone();
-    let (workspace, unknown) = extract.files.restore(&root);
-    let files = extract.files.unchanged_since(&root).into_iter().map(|(path, text)| {
+    let root = files_root(&past.header.setup.workspace);
+    let (workspace, unknown) = extract.files.restore(root);
+    let files = extract.files.unchanged_since(root).into_iter().map(|(path, text)| {
         let file = text.map_or(ExpectedFile::Exists(false), |text| {
             ExpectedFile::Content(TextPattern::Exact(text))
         });
@@ -113,6 +116,13 @@ pub fn scenario_from_session(
     Ok(format!("{unknown}{head}\n{}", expectations_toml(&expect)))
 }
 
+/// Returns the folder with the files of a session: if it is a worktree that was removed since, as after a merge, the
+/// workspace that it was made from.
+fn files_root(workspace: &WorkspaceIdentity) -> &Path {
+    let origin = workspace.origin.as_ref().filter(|_| !workspace.root.is_dir());
+    origin.unwrap_or(&workspace.root)
+}
+
 /// Returns the session of the sub-agent that a record dispatches.
 fn subagent_session(stored: &StoredRecord) -> Option<SessionId> {
     let StoredContent::Event(Event::Authorized { authorization, .. }) = &stored.content else {
@@ -140,7 +150,7 @@ fn expectations_from(
     let tool = |(call, result): &(ToolCall, Option<ToolResult>)| ExpectedTool {
         name: Some(call.name.to_string()),
         status: result.as_ref().map(|result| result.status.to_string()),
-        text: result.as_ref().map(|result| TextPattern::Exact(result.text.to_string())),
+        text: result.as_ref().map(|result| TextPattern::Exact(scenario_text(call, result))),
     };
     let tools = Some(calls.iter().map(tool).collect());
     let expect = Expectations { files, tools, ..Expectations::default() };
@@ -152,6 +162,12 @@ fn expectations_from(
         output: outcome.output.as_deref().map(|text| TextPattern::Exact(text.to_owned())),
         ..expect
     }
+}
+
+/// Returns the text of a result as a scenario has it, in which sub-agents work in the workspace itself.
+fn scenario_text(call: &ToolCall, result: &ToolResult) -> String {
+    let answer = result.text.split_once(APPLIED_NOTE).filter(|_| *call.name == *DISPATCH_TOOL);
+    answer.map_or(&*result.text, |(answer, _)| answer).to_owned()
 }
 
 impl SessionExtract {

@@ -407,6 +407,11 @@ impl Worktree {
         self.record.repository.is_some().then(|| self.record.branch())
     }
 
+    /// Returns the session that works in it, or has.
+    pub fn session(&self) -> Option<&str> {
+        self.record.session.as_deref()
+    }
+
     /// Returns the folder: the top of the work tree.
     pub fn folder(&self) -> &Path {
         &self.folder

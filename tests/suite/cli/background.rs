@@ -44,7 +44,7 @@ fn what_runs_in_the_background_ends_with_an_interrupted_run_and_with_its_time() 
     let first = server();
     let child = world.command_with_server(&first, &YOLO).spawn().unwrap();
     first.wait_for(2);
-    assert_eq!(count_processes("4791.2"), 2);
+    wait_until("both run", || count_processes("4791.2") == 2);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let begun = Instant::now();
     let ran = wait_for_exit(child);
@@ -167,8 +167,9 @@ fn an_answer_that_waited_is_not_the_end_of_the_resumed_run() {
         chat::text("It was lost."),
     ]);
     let child = world.command_with_server(&server, &YOLO).spawn().unwrap();
-    wait_until("the answer waits", || world.journals().contains("It is well."));
-    assert_eq!(count_processes("4791.6"), 1);
+    wait_until("the answer waits, and the command runs", || {
+        world.journals().contains("It is well.") && count_processes("4791.6") == 1
+    });
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     wait_for_exit(child);
     wait_until("nothing is left", || count_processes("4791.6") == 0);

@@ -224,6 +224,20 @@ fn a_key_in_a_message_for_a_running_session_is_masked() {
     }
 }
 
+/// What a gate prints is sent to the model and stored, as the output of its calls is.
+#[test]
+fn a_key_in_the_output_of_a_quality_gate_is_masked() {
+    let (world, server) = (CliFixture::new(), Server::repeating([chat::text("Done.")]));
+    world.write("copy", KEY);
+    let gate = "guardrails.quality_gates=[{ name = 'g', command = 'cat copy; exit 1' }]";
+    let ran = world.run_with_server(&server, &["--set", gate]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    let sent = &server.requests()[1].body;
+    assert!(sent.contains("***") && !sent.contains(KEY), "{sent}");
+    let copy = world.path("copy").display().to_string();
+    assert_eq!(files_with(KEY, world.path("").parent().unwrap()), [copy]);
+}
+
 /// The user chooses the names of headers and options, and no name says that its value is a key.
 #[test]
 fn a_key_in_a_header_or_an_option_is_stored_and_shown_nowhere() {

@@ -64,7 +64,6 @@ fn the_answer_goes_into_a_file_too_and_a_report_beside_it() {
     assert!(world.read("out/report.md").contains("Fine."));
 }
 
-/// With a task given, standard input is never read: it may never end.
 #[test]
 fn the_verbose_log_shows_what_is_enforced() {
     let (world, server) = (CliFixture::new(), Server::repeating([chat::text("Fine.")]));
@@ -171,6 +170,7 @@ fn a_run_whose_commits_have_hooks_of_the_work_tree_ends_with_a_warning() {
     }
 }
 
+/// With a task given, standard input is never read: it may never end.
 #[test]
 fn an_open_standard_input_delays_nothing() {
     let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
@@ -179,6 +179,33 @@ fn an_open_standard_input_delays_nothing() {
     let ran = wait_for_exit(child);
     assert_eq!(ran.code, 0, "{}", ran.err);
     drop(stdin);
+}
+
+/// A standard input that is silent, or never ends, doesn't outlive the time limit of the run.
+#[test]
+fn reading_standard_input_takes_no_longer_than_the_run_may() {
+    let world = CliFixture::new();
+    let session = world.run_script("[[turn]]\ntext = \"Fine.\"\n", &["--timeout", "1", "--json"]);
+    let session = session.json()["session_id"].as_str().unwrap().to_owned();
+    for args in [
+        &["run", "-", "--timeout", "1"][..],
+        &["run", "Look.", "--stdin", "--set", "limits.timeout=1"],
+        // With the stored options of its session.
+        &["resume", &session, "-"],
+        &["batch", "-", "--timeout", "1"],
+    ] {
+        let mut child = world.command(args).stdin(Stdio::piped()).spawn().unwrap();
+        let stdin = child.stdin.take();
+        let ran = wait_for_exit(child);
+        drop(stdin);
+        assert_eq!(ran.code, 3, "{args:?}: {}", ran.err);
+        let cause = "standard input did not end within the time limit of 1.0 s";
+        assert!(ran.err.contains(cause), "{args:?}: {}", ran.err);
+    }
+    let endless = std::fs::File::open("/dev/zero").unwrap();
+    let ran = wait_for_exit(world.command(&["run", "-"]).stdin(endless).spawn().unwrap());
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains("standard input is longer than 10485760 bytes"), "{}", ran.err);
 }
 
 #[test]

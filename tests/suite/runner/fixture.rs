@@ -75,8 +75,9 @@ impl From<ScriptedReply> for FakeCall {
     }
 }
 
-/// Returns tools of which `read` and `write` return at once, `follow` waits until the call that its argument names has ended, `hang` ignores
-/// its cancellation, `panic` panics, and `leave` panics when it has started a command, which never ends.
+/// Returns tools of which `read` and `write` return at once, `follow` waits until the call that its argument names has
+/// ended, `hang` ignores its cancellation, as does the sub-agent of `dispatch`, `panic` panics, and `leave` panics when it
+/// has started a command, which never ends.
 fn tools(record: &SharedRecord) -> FakeTools {
     let (record, changed) = (Arc::clone(record), Condvar::new());
     let run = move |call: &ToolCall, scope: &EffectContext| {
@@ -95,6 +96,7 @@ fn tools(record: &SharedRecord) -> FakeTools {
                 drop(changed.wait_timeout_while(record.lock().unwrap(), late, is_missing));
             }
             "hang" => std::thread::sleep(HANG),
+            "dispatch" => drop(scope.sleep(HANG.into())),
             "panic" => panic!("the tool broke down"),
             "wait" => drop(scope.sleep(TimeSpan::from_secs(60))),
             _ => {}
@@ -112,6 +114,7 @@ fn tools(record: &SharedRecord) -> FakeTools {
         .with_authorization(|call| match &*call.name {
             "forbidden" => Err(ToolResult::new(call.id.clone(), ToolStatus::Denied, "no")),
             "write" => Ok(CallIntent::Opaque),
+            "dispatch" => Ok(CallIntent::Delegated { session: None, worktree: None }),
             "serve" | "leave" => Ok(CallIntent::Background {
                 command: "serve".into(),
                 needed: Some(&*call.name == "serve"),

@@ -1,13 +1,13 @@
-//! Tasks for which the system has no thread.
+//! Tasks for which the system has no thread, and tasks that ignore their cancellation.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use architect::machine::Deadline;
 use architect::port::Clock;
 use architect::runner::{DriverInput, EffectTask, Executor, InlineExecutor};
 use architect::types::{RunTime, TimeSpan, ToolStatus};
 
-use super::fixture::{DriverFixture, ScriptedReply};
+use super::fixture::{DriverFixture, ScriptedReply, interrupt};
 use crate::kit::run::{output, results};
 
 /// An executor that can't start one of its tasks.
@@ -63,4 +63,44 @@ fn a_command_outlives_a_call_that_panics() {
     assert_eq!((results(&machine)[0].status, output(&machine)), (ToolStatus::Failed, "done"));
     let is_ended = record.records.iter().any(|line| line.contains("command_ended"));
     assert!(!is_ended, "{:?}", record.records);
+}
+
+/// An executor that records when the driver stops waiting for its tasks.
+struct IdleRecorder {
+    inline: InlineExecutor,
+    stops_waiting: Arc<Mutex<RunTime>>,
+}
+
+impl Executor for IdleRecorder {
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.inline.clock()
+    }
+
+    fn start(&mut self, work: EffectTask) {
+        self.inline.start(work);
+    }
+
+    fn wait_input(&mut self, deadline: Option<Deadline>) -> Option<DriverInput> {
+        self.inline.wait_input(deadline)
+    }
+
+    fn try_input(&mut self) -> Option<DriverInput> {
+        self.inline.try_input()
+    }
+
+    fn wait_idle(&mut self, grace: TimeSpan) -> bool {
+        *self.stops_waiting.lock().unwrap() = self.clock().now().after(grace);
+        self.inline.wait_idle(grace)
+    }
+}
+
+#[test]
+fn an_interrupt_waits_once_for_a_sub_agent_that_ignores_it() {
+    let interrupted = RunTime::START.after(TimeSpan::from_secs(1));
+    let (mut inline, stops_waiting) = (InlineExecutor::new(), Arc::default());
+    inline.schedule(interrupted, interrupt());
+    let executor = IdleRecorder { inline, stops_waiting: Arc::clone(&stops_waiting) };
+    DriverFixture::new(&[ScriptedReply::Calls(vec![("dispatch", "{}")])]).run_with(executor);
+    let waited = stops_waiting.lock().unwrap().since(interrupted);
+    assert_eq!(waited, TimeSpan::from_secs(3));
 }

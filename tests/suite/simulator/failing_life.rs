@@ -6,7 +6,6 @@
 //! same life again.
 
 use std::fmt::Write as _;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
@@ -18,7 +17,7 @@ use architect::workflow::scenario::scenario_from_session;
 use crate::journal::fixture::SessionFixture;
 
 use super::journal::{SharedDisk, StoredRecord};
-use super::rng::Rng;
+use super::rng::{Choices, Rng};
 use super::session_life::{InjectedFault, SessionLife};
 
 /// How often a life is tried again, at most.
@@ -32,8 +31,8 @@ const LIFE: &str = "# life: ";
 pub(super) struct LifeSeed {
     pub(super) seed: u64,
     pub(super) fault: InjectedFault,
-    /// The random numbers that are [quiet](Rng::with_quiet).
-    pub(super) quiet: Vec<Range<u64>>,
+    /// The random numbers of the life; all if there is no list.
+    pub(super) choices: Option<Choices>,
 }
 
 thread_local! {
@@ -43,12 +42,29 @@ thread_local! {
 impl LifeSeed {
     /// Simulates the life; a failed assertion panics.
     pub(super) fn simulate(&self, disk: &SharedDisk) -> SessionLife {
-        let chance = Rng::with_quiet(self.seed, self.quiet.clone());
-        SessionLife::simulate(&chance, self.fault, disk)
+        SessionLife::simulate(&self.chance(), self.fault, disk)
+    }
+
+    fn chance(&self) -> Rng {
+        Rng::with_choices(self.seed, self.choices.clone())
+    }
+
+    /// Returns the random numbers that the life draws.
+    pub(super) fn drawn(&self) -> Choices {
+        let chance = self.chance();
+        self.fail(&chance, &SharedDisk::default());
+        let all = || (0..chance.drawn()).map(Some).collect();
+        let mut drawn = self.choices.clone().unwrap_or_else(all);
+        drawn.truncate(chance.drawn());
+        drawn
     }
 
     /// Returns why the life fails, without numbers, which differ between lives.
     pub(super) fn failure(&self, disk: &SharedDisk) -> Option<String> {
+        self.fail(&self.chance(), disk)
+    }
+
+    fn fail(&self, chance: &Rng, disk: &SharedDisk) -> Option<String> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let before = take_hook();
@@ -59,7 +75,8 @@ impl LifeSeed {
             }));
         });
         IS_SILENT.set(true);
-        let life = catch_unwind(AssertUnwindSafe(|| self.simulate(disk)));
+        let life =
+            catch_unwind(AssertUnwindSafe(|| SessionLife::simulate(chance, self.fault, disk)));
         IS_SILENT.set(false);
         let panic = life.err()?;
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -68,65 +85,61 @@ impl LifeSeed {
         Some(first.chars().filter(|char| !char.is_ascii_digit()).collect())
     }
 
-    /// Returns the life with as many quiet numbers as possible for which this still holds. Larger parts are tried before
-    /// smaller ones, and later parts before earlier ones.
+    /// Returns the life with as few random numbers as possible for which this still holds (delta debugging). A part of the
+    /// numbers is left out, so that what follows it happens instead, or becomes quiet, so that what follows it stays. Larger
+    /// parts are tried before smaller ones, and later parts before earlier ones.
     pub(super) fn minimize(&self, holds: impl Fn(&Self) -> bool) -> Self {
-        let chance = Rng::with_quiet(self.seed, self.quiet.clone());
-        let _ = catch_unwind(AssertUnwindSafe(|| {
-            SessionLife::simulate(&chance, self.fault, &SharedDisk::default())
-        }));
-        let (mut smallest, mut tries) = (self.clone(), 0);
-        let most = chance.drawn().next_power_of_two();
-        let mut size = most;
-        let mut is_smaller = false;
+        let with = |choices: Choices| Self { choices: Some(choices), ..self.clone() };
+        let (mut smallest, mut tries) = (self.drawn(), 0);
+        let mut size = smallest.len();
         while size > 0 {
-            for part in (0..chance.drawn().div_ceil(size)).rev() {
-                let part = part * size..(part + 1) * size;
-                let is_part =
-                    |quiet: &Range<u64>| quiet.start <= part.start && part.end <= quiet.end;
-                if smallest.quiet.iter().any(is_part) || tries == MOST_TRIES {
-                    continue;
-                }
-                tries += 1;
-                let mut smaller = smallest.clone();
-                smaller.quiet.retain(|quiet| !(part.start <= quiet.start && quiet.end <= part.end));
-                smaller.quiet.push(part);
-                if holds(&smaller) {
-                    (smallest, is_smaller) = (smaller, true);
+            let (before, mut end) = (smallest.clone(), smallest.len());
+            while end > 0 && tries < MOST_TRIES {
+                let part = end.saturating_sub(size)..end;
+                end = part.start;
+                for quiet in [0, part.len()] {
+                    if smallest[part.clone()].iter().all(Option::is_none) {
+                        break;
+                    }
+                    let mut fewer = smallest.clone();
+                    fewer.splice(part.clone(), vec![None; quiet]);
+                    tries += 1;
+                    if holds(&with(fewer.clone())) {
+                        smallest = fewer;
+                        break;
+                    }
                 }
             }
             // With less around them, larger parts may not be needed any more.
-            size = if size == 1 && std::mem::take(&mut is_smaller) { most } else { size / 2 };
+            let is_smaller = smallest != before && tries < MOST_TRIES;
+            smallest = with(smallest).drawn();
+            size = if size == 1 && is_smaller { smallest.len() } else { size / 2 };
         }
-        smallest.quiet.sort_by_key(|part| part.start);
-        smallest.quiet.dedup_by(|next, part| {
-            let joins = part.end == next.start;
-            part.end = if joins { next.end } else { part.end };
-            joins
-        });
-        smallest
+        while smallest.pop_if(|last| last.is_none()).is_some() {}
+        with(smallest)
     }
 
     /// Returns the line that describes the life.
     fn line(&self) -> String {
-        let quiet: Vec<String> =
-            self.quiet.iter().map(|part| format!("{}..{}", part.start, part.end)).collect();
+        let choice = |choice: &Option<usize>| choice.map_or("-".into(), |nth| nth.to_string());
+        let choices: Vec<String> = self.drawn().iter().map(choice).collect();
         let fault = format!("{:?}", self.fault).replace('(', " ").replace(')', "");
-        format!("{LIFE}{} of {fault} without {}\n", self.seed, quiet.join(" "))
+        format!("{LIFE}{} of {fault} with {}\n", self.seed, choices.join(" "))
     }
 
     /// Finds the life in the text of a scenario.
     pub(super) fn find(text: &str) -> Option<Self> {
         let line = text.lines().find_map(|line| line.strip_prefix(LIFE))?;
         let (seed, rest) = line.split_once(" of ")?;
-        let (fault, quiet) = rest.split_once(" without ")?;
+        let (fault, choices) = rest.split_once(" with ")?;
         let (name, nth) = fault.split_once(' ').unwrap_or((fault, "0"));
-        let quiet = quiet.split_whitespace().map(|part| {
-            let (first, end) = part.split_once("..")?;
-            Some(first.parse().ok()?..end.parse().ok()?)
-        });
+        let choice = |text: &str| match text {
+            "-" => Some(None),
+            nth => nth.parse().ok().map(Some),
+        };
+        let choices = choices.split_whitespace().map(choice).collect::<Option<_>>()?;
         let fault = InjectedFault::from_name(name, nth.parse().ok()?)?;
-        Some(Self { seed: seed.parse().ok()?, fault, quiet: quiet.collect::<Option<_>>()? })
+        Some(Self { seed: seed.parse().ok()?, fault, choices: Some(choices) })
     }
 
     /// Returns the scenario of the life, which has left this disk.

@@ -1,6 +1,5 @@
 //! Random numbers from a seed.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use architect::types::TimeSpan;
@@ -10,40 +9,46 @@ use architect::types::TimeSpan;
 pub(crate) struct Rng(Arc<Mutex<RngState>>);
 
 struct RngState {
-    word: u64,
-    drawn: u64,
-    /// The numbers, counted from zero, instead of which [`QUIET`] is returned.
-    quiet: Vec<Range<u64>>,
+    seed: u64,
+    drawn: usize,
+    choices: Option<Choices>,
 }
+
+/// The numbers of a seed that are returned one after the other, counted from zero. `None` stands for [`QUIET`], as does the
+/// end of the list.
+pub(super) type Choices = Vec<Option<usize>>;
 
 /// The number with which nothing special happens: no fault, a short delay, the second of a choice.
 const QUIET: u64 = 1;
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
-        Self::with_quiet(seed, Vec::new())
+        Self::with_choices(seed, None)
     }
 
-    pub(super) fn with_quiet(seed: u64, quiet: Vec<Range<u64>>) -> Self {
-        let word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995;
-        Self(Arc::new(Mutex::new(RngState { word, drawn: 0, quiet })))
+    /// Returns a source of these numbers of the seed; without a list, of all.
+    pub(super) fn with_choices(seed: u64, choices: Option<Choices>) -> Self {
+        Self(Arc::new(Mutex::new(RngState { seed, drawn: 0, choices })))
     }
 
     /// Returns how many numbers were returned.
-    pub(super) fn drawn(&self) -> u64 {
+    pub(super) fn drawn(&self) -> usize {
         self.0.lock().unwrap().drawn
     }
 
     /// Returns the next number (`SplitMix64`).
     pub(super) fn next(&self) -> u64 {
+        const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
         let mut state = self.0.lock().unwrap();
         let nth = state.drawn;
         state.drawn += 1;
-        state.word = state.word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        if state.quiet.iter().any(|range| range.contains(&nth)) {
-            return QUIET;
-        }
-        let mut z = state.word;
+        let choice = match &state.choices {
+            Some(choices) => choices.get(nth).copied().flatten(),
+            None => Some(nth),
+        };
+        let Some(nth) = choice else { return QUIET };
+        let first = state.seed.wrapping_mul(GAMMA) ^ 0x5bd1_e995;
+        let mut z = first.wrapping_add(GAMMA.wrapping_mul(nth as u64 + 1));
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)

@@ -348,6 +348,17 @@ fn a_closed_idle_connection_is_replaced_once() {
     assert_eq!((fault.kind, server.requests().len()), (FaultKind::Connect, 1));
 }
 
+/// It has read the request, and may be paid for it.
+#[test]
+fn a_request_that_a_server_has_kept_for_a_while_is_not_repeated() {
+    let late = ScriptedReply::closed().after(Duration::from_millis(1_200));
+    let server = Server::new([text("first"), late, text("never")]);
+    let mut caller = WireCaller::new(MODEL, &long_timeouts(&server, "/v1"));
+    assert_eq!(&*caller.call().reply().text(), "first");
+    assert_eq!(caller.call().fault().kind, FaultKind::Connect);
+    assert_eq!(server.requests().len(), 2);
+}
+
 /// Faults L7 and K4.
 #[test]
 fn configuration_errors_are_reported_before_sending() {

@@ -1,10 +1,13 @@
 //! The table of a batch on a real terminal.
 
+use std::time::Duration;
+
 use super::fixture::{ANSWER, Batch, COMMAND};
+use crate::kit::cli::wait_until;
 use crate::kit::terminal::TmuxTerminal;
 
 /// A script with a command that lasts.
-const LASTING: &str = "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"echo ran >> ran; sleep 30\" } }]\nusage = { input = 40000, output = 1000 }\n[[turn]]\ntext = \"Done.\"\n";
+const LASTING: &str = "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"echo ran >> ran; sleep 600\" } }]\nusage = { input = 40000, output = 1000 }\n[[turn]]\ntext = \"Done.\"\n";
 
 /// The price of all scripts.
 const PRICE: &str = "price = { input = 1.0, output = 10.0 }\n";
@@ -34,10 +37,9 @@ fn each_running_task_and_the_totals_are_shown_until_the_batch_ends() {
         };
         terminal.wait_until("both commands", |shown| shown.matches(" run_command → ").count() == 2);
         // The totals are taken once a second.
-        let shown = terminal.wait_for("$0.10/$2.00");
-        for text in ["slow-a ", "slow-b ", "1/3 done · 2 running", " left"] {
-            assert!(shown.contains(text), "{text}: {shown}");
-        }
+        let parts = ["$0.10/$2.00", "slow-a ", "slow-b ", "1/3 done · 2 running", " left"];
+        let shown =
+            terminal.wait_until("the table", |shown| parts.iter().all(|part| shown.contains(part)));
         // The line of the log stays above.
         let (log, table) = (shown.find("✓ quick"), shown.find("slow-a"));
         assert!(log.is_some() && log < table, "{shown}");
@@ -58,13 +60,14 @@ fn each_running_task_and_the_totals_are_shown_until_the_batch_ends() {
 #[test]
 fn a_second_interrupt_leaves_no_table() {
     let script = format!("{PRICE}{LASTING}")
-        .replace("sleep 30", "trap '' TERM INT; while :; do sleep 1; done");
+        .replace("sleep 600", "trap 'echo TERM >> ended' TERM; while :; do sleep 1; done");
     let batch = Batch::with_tasks(&["slow-a"], &script);
     let Some(terminal) = start(&batch, (80, 24), &[], &[]) else { return };
     terminal.wait_for(" run_command → ");
     terminal.press("C-c");
-    // The first one has arrived when it is written after the keys.
-    terminal.wait_for("^C");
+    wait_until("the command is to end", || batch.cli.path("slow-a/ended").exists());
+    // An immediate repetition would be ignored.
+    std::thread::sleep(Duration::from_millis(200));
     terminal.press("C-c");
     let shown = terminal.wait_for("exit 130");
     assert!(!shown.contains("run_command") && !shown.contains(" running ·"), "{shown}");

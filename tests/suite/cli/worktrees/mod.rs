@@ -664,3 +664,38 @@ fn without_git_a_worktree_is_a_copy() {
     assert_eq!(project.worktrees(&["rm", "w"]).code, 0);
     assert_eq!(fs::read_dir(project.worktree_folder()).unwrap().count(), 0);
 }
+
+/// The files of a worktree that is gone are those of its workspace, and in a scenario, sub-agents work in the workspace.
+#[test]
+fn sessions_in_worktrees_become_scenarios_that_pass() {
+    let edit = r#"[[turn]]
+calls = [{ name = "read_file", arguments = { path = "a.txt" } }]
+[[turn]]
+calls = [{ name = "edit_file", arguments = { path = "a.txt", old_str = "two", new_str = "2" } }]
+[[turn]]
+text = "Done."
+"#;
+    let dispatch = format!(
+        r#"[[turn]]
+calls = [{{ name = "dispatch_subagent", arguments = {{ agent = "build", task = "Edit it." }} }}]
+{edit}[[turn]]
+text = "All done."
+"#
+    );
+    let project = Project::new();
+    for (name, script, args) in [
+        ("kept", edit, ["--worktree", "kept"]),
+        ("removed", edit, ["--worktree", "removed"]),
+        ("sub-agent", &dispatch, ["--set", "agents.build.isolation=worktree"]),
+    ] {
+        let session = project.run(script, &args).json()["session_id"].clone();
+        if name == "removed" {
+            assert_eq!(project.worktrees(&["rm", "--force", name]).code, 0);
+        }
+        let scenario = project.cli.run(&["test", "--from", session.as_str().unwrap()]);
+        assert_eq!(scenario.code, 0, "{}", scenario.err);
+        project.cli.write(&format!("suite/{name}.toml"), &scenario.out);
+    }
+    let tested = project.cli.run(&["test", "suite"]);
+    assert!(tested.code == 0 && tested.out.contains("3 passed"), "{}{}", tested.out, tested.err);
+}

@@ -401,7 +401,19 @@ fn an_interrupted_run_names_the_branches_of_its_sub_agents() {
     assert!(ran.err.contains(&named), "{}", ran.err);
     assert_eq!(ran.err.matches("is not applied").count(), 1, "{}", ran.err);
     let name = listed[0]["name"].as_str().unwrap();
+    let merge = format!("architect worktrees merge {name}");
+    let unapplied = json!([
+        {"session_id": session, "worktree": name, "branch": branch, "merge_command": merge}
+    ]);
+    assert_eq!(ran.json()["unapplied_work"], unapplied);
+    // Also with more replies in between.
+    for _ in 0..2 {
+        let resumed = resume(&agents, &project);
+        assert_eq!(resumed.json()["unapplied_work"], unapplied, "{}", resumed.err);
+        assert!(resumed.err.contains(&named), "{}", resumed.err);
+    }
     assert_eq!(project.worktrees(&["rm", "--force", name]).code, 0);
+    assert_eq!(resume(&agents, &project).json()["unapplied_work"], Value::Null);
     let what_if = project.cli.run(&["what-if", session, "--set", "limits.max_steps=1"]);
     assert_eq!(what_if.code, 0, "{}", what_if.err);
 }
