@@ -21,7 +21,7 @@ use super::protocol::{
 use crate::exec::command::CommandEnd;
 use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::protected::absent_paths::AbsentPaths;
-use crate::exec::protected::snapshot::{PathSnapshot, ProtectedPaths};
+use crate::exec::protected::snapshot::{PathSnapshot, ProtectedPaths, RestoredPaths};
 
 /// How long background processes may run after the command has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
@@ -261,9 +261,11 @@ pub(in crate::exec) fn serve(
                 }
                 .run();
                 let renamed = rules.absent.rename_created();
-                let restored = before.map(PathSnapshot::restore_changed).unwrap_or_default();
+                let RestoredPaths { restored, failed: unrestored } =
+                    before.map(PathSnapshot::restore_changed).unwrap_or_default();
                 let Some((end, strays)) = ended else { return Ok(()) };
-                let report = CommandReport { end, strays, renamed, restored, unrecorded };
+                let report =
+                    CommandReport { end, strays, renamed, restored, unrestored, unrecorded };
                 link.send(&SupervisorReport::Ended(report), &[], &[])?;
             }
             Err(error) => {
