@@ -272,9 +272,9 @@ fn parse_hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String
         let last =
             if is_whole || is_marker { FinalNewline::Specified } else { FinalNewline::Unspecified };
         if last == FinalNewline::Unspecified {
-            // It is assumed to end like the other lines of the hunk.
+            // It is assumed to end like the other lines of the hunk. Blank lines after it may have been left out.
             let is_wide = body.iter().any(|line| line.text.ends_with("\r\n"));
-            if let Some(line) = body.last_mut() {
+            if let Some(line) = body.last_mut().filter(|line| !line.text.ends_with('\n')) {
                 line.text.push_str(if is_wide { "\r\n" } else { "\n" });
             }
         }
