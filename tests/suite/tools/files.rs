@@ -20,6 +20,8 @@ fn a_file_is_read_as_it_is_or_in_pages() {
     assert_eq!(page, "two\nthree\n[lines 2-3 of 4; read on with offset 4]");
     let page = world.ok("read_file", &json!({"path": "a", "offset": 4}));
     assert_eq!(page, "four\n[lines 4-4 of 4]");
+    let page = world.ok("read_file", &json!({"path": "a", "limit": 0}));
+    assert_eq!(page, "one\n[lines 1-1 of 4; read on with offset 2]");
     let output = world.err("read_file", &json!({"path": "a", "offset": 9}));
     assert_eq!(output, "'a' has 4 lines; there is no line 9.");
 }
