@@ -19,6 +19,17 @@ pub(in crate::tools) struct FilePatch {
     pub hunks: Vec<Hunk>,
 }
 
+impl FilePatch {
+    /// Returns whether the old file is gone after it.
+    pub(in crate::tools) fn removes_old(&self) -> bool {
+        match self.operation {
+            FileOperation::Deleted | FileOperation::DeletedUnchecked => true,
+            FileOperation::Renamed => self.old != self.new,
+            FileOperation::Modified | FileOperation::Created | FileOperation::Copied => false,
+        }
+    }
+}
+
 /// An operation on a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::tools) enum FileOperation {
