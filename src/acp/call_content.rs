@@ -1,6 +1,6 @@
 //! Tool calls as a client shows them: title, kind, locations, and the changes of files.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use agent_client_protocol_schema::v1::{
     Diff, ToolCallContent, ToolCallLocation, ToolCallUpdateFields, ToolKind,
@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 use super::prompt_content::fence_for;
 use crate::policy::CallKind;
 use crate::tools::{CallArguments, TargetKind, describe};
-use crate::types::{FileChange, Language};
+use crate::types::{FileChange, FilePath, Language};
 use crate::view::human::call_summary::summarize_call;
 use crate::view::sanitize;
-use crate::workspace::WorkspaceRoot;
+use crate::workspace::{RelPath, WorkspaceRoot};
 
 /// The largest file of which a change is shown, in bytes.
 const MAX_SHOWN_FILE: u64 = 512 << 10;
@@ -70,10 +70,11 @@ pub(super) fn result_content(
 ) -> Vec<ToolCallContent> {
     let diff = |change: &FileChange| {
         let old = old.iter().find(|file| {
-            root.resolve(&file.path).is_ok_and(|path| path.to_string() == *change.path)
+            root.resolve(&file.path).is_ok_and(|path| FilePath::from(&path) == change.path)
         })?;
-        let new = read_text(root, &change.path)?;
-        Some(diff_of(root, &change.path, old.text.clone(), new.unwrap_or_default()))
+        let shown = change.path.to_string();
+        let new = read_text(root, &shown)?;
+        Some(diff_of(root, &shown, old.text.clone(), new.unwrap_or_default()))
     };
     let mut content: Vec<ToolCallContent> = changes.iter().filter_map(diff).collect();
     // A change speaks for itself.
@@ -142,13 +143,15 @@ fn locations(root: &WorkspaceRoot, tool: &str, arguments: &Value) -> Vec<ToolCal
     };
     let location = |path: String| {
         let path = root.resolve(&path).ok()?;
-        Some(ToolCallLocation::new(absolute(root, &path.to_string())).line(line))
+        Some(ToolCallLocation::new(absolute(root, &path)).line(line))
     };
     paths.into_iter().filter_map(location).collect()
 }
 
-fn absolute(root: &WorkspaceRoot, path: &str) -> std::path::PathBuf {
-    root.given_path().join(Path::new(path))
+/// Returns the path of a file for a client. One that is not UTF-8, which JSON can't contain, is escaped.
+fn absolute(root: &WorkspaceRoot, path: &RelPath) -> PathBuf {
+    let inside = path.as_path();
+    root.given_path().join(inside.to_str().map_or_else(|| path.to_string(), str::to_owned))
 }
 
 /// Returns the files that a call writes, as its arguments name them.
@@ -243,6 +246,6 @@ fn planned_text(fields: &Map<String, Value>, old: Option<&str>) -> Option<String
 }
 
 fn diff_of(root: &WorkspaceRoot, path: &str, old: Option<String>, new: String) -> ToolCallContent {
-    let path = root.resolve(path).map_or_else(|_| path.to_owned(), |path| path.to_string());
-    Diff::new(absolute(root, &path), new).old_text(old).into()
+    let path = root.resolve(path).map_or_else(|_| path.into(), |path| absolute(root, &path));
+    Diff::new(path, new).old_text(old).into()
 }

@@ -97,7 +97,7 @@ pub(super) fn used_quota(conversation: &Conversation) -> QuotaUsage {
         for (call, result) in exchange.reply().calls().zip(exchange.results()) {
             used.commands += u64::from(runs_commands(&call.name));
             for change in &result.changes {
-                used.files.insert(Arc::clone(&change.path));
+                used.files.insert(change.path.clone());
                 used.lines += change.added + change.removed;
             }
         }

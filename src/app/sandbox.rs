@@ -95,7 +95,7 @@ const OTHER_REPOSITORIES: [&str; 5] = [
 
 /// What this program writes in its folders of state while commands run.
 const OWN_STATE: &str =
-    "caches index.db index.db-shm index.db-wal repositories sessions tmp workspaces worktrees";
+    "caches index.db index.db-journal index.db-lock repositories sessions tmp workspaces worktrees";
 
 impl Sandbox {
     /// Returns what commands run in. Nothing is started before the first command, except to see that a level which is

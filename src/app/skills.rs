@@ -12,7 +12,7 @@ use super::skill_file::SkillFile;
 use crate::config::Config;
 use crate::types::{matches_pattern, matches_wildcard, word_enum};
 use crate::view::sanitize::is_harmful;
-use crate::workspace::{FileKind, RelPath, WorkspaceRoot, escape_name};
+use crate::workspace::{FileKind, RelPath, WorkspaceRoot};
 
 /// Where a project keeps skills; of two with the same name, the one in the earlier folder counts.
 const PROJECT_FOLDERS: [&str; 3] = [".agents/skills", ".claude/skills", ".architect/skills"];
@@ -149,7 +149,7 @@ impl SkillSources {
                     continue;
                 }
                 seen.extend(real);
-                let name = escape_name(&entry.name);
+                let name = crate::types::escape_name(&entry.name);
                 let read = || SkillFile::read(root, &file, &name);
                 let path = file.as_path().to_owned();
                 skills.push(self.skill(SkillScope::Project, path, skills.len(), &name, read));
@@ -269,7 +269,7 @@ fn subfolders(folder: &Path) -> Vec<(String, PathBuf)> {
         .take(MAX_ENTRIES)
         .filter_map(|entry| {
             let path = entry.path().canonicalize().ok().filter(|path| path.is_dir())?;
-            Some((escape_name(&entry.file_name()), path))
+            Some((crate::types::escape_name(&entry.file_name()), path))
         })
         .collect();
     if entries.next().is_some() {

@@ -6,7 +6,7 @@ use super::error::AppError;
 use super::undo::RecordedChanges;
 use crate::journal::{ParentCall, SessionHistory, SessionId, SessionStore, StoredContent};
 use crate::machine::{Authorization, CallIntent, Event};
-use crate::types::RunTime;
+use crate::types::{FilePath, RunTime};
 use crate::view::trace::{
     RecordContent, StepChange, SubagentTrace, Trace, TraceStep, TraceSubject, Tracer,
 };
@@ -110,7 +110,7 @@ fn step_changes(store: &SessionStore, past: &SessionHistory) -> Vec<StepChange> 
     let changes = steps.unwrap_or_default().into_iter().flat_map(|(step, patches)| {
         patches.into_iter().map(move |patch| StepChange {
             step,
-            path: patch.path.to_string_lossy().into_owned(),
+            path: FilePath::new(&patch.path),
             added: patch.added,
             removed: patch.removed,
             patch: String::from_utf8_lossy(&patch.text).into_owned(),

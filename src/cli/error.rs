@@ -37,6 +37,18 @@ impl CliError {
         Self::new(1, Some(StopReason::InternalError), message)
     }
 
+    /// Returns the failure to start a thread before a run.
+    pub(crate) fn no_thread(what: &str, error: &io::Error) -> Self {
+        let failure = Self::new(1, None, format!("could not start {what}: {error}"));
+        match error.kind() {
+            io::ErrorKind::WouldBlock => failure.hint(
+                "the system allows no more threads or processes: end other ones, or raise the limit (`ulimit -u`, or \
+                 that of the container)",
+            ),
+            _ => failure,
+        }
+    }
+
     fn new(exit_code: u8, stop_reason: Option<StopReason>, message: impl Display) -> Self {
         let message = message.to_string();
         Self { exit_code, stop_reason, message, hints: Vec::new(), result: None }
@@ -193,6 +205,9 @@ pub(crate) fn error_hints(error: &AppError) -> Vec<String> {
                 format!("another one needs its provider, as in openai-chat/{name}, or --api-base"),
             ];
         }
+        AppError::Model(ModelSpecError::UnknownProvider { .. }) => &[
+            "with --api-base, openai-chat/NAME is the model NAME of that server, whatever the name",
+        ],
         AppError::Connect(ConnectError::MissingKey { .. }) => {
             &["set the variable, or name another one with --api-key-env"]
         }
@@ -269,5 +284,18 @@ fn journal_hints(error: &JournalError) -> Vec<String> {
                 .to_owned(),
         ],
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_without_threads_is_no_defect() {
+        let failure = CliError::no_thread("writing", &io::ErrorKind::WouldBlock.into());
+        let result = failure.to_result();
+        assert_eq!((result.exit_code, result.stop_reason), (1, None));
+        assert!(failure.text().contains("`ulimit -u`"), "{}", failure.text());
     }
 }

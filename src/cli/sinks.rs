@@ -44,7 +44,7 @@ pub(crate) fn open_sinks(
     config: &Config,
     world: &ProcessEnv,
 ) -> Result<Sinks, CliError> {
-    let failed = |error: io::Error| CliError::failed(format!("could not start writing: {error}"));
+    let failed = |error: io::Error| CliError::no_thread("writing", &error);
     let mut outputs: Vec<Box<dyn ReportSink>> = Vec::new();
     let mut prompt = PromptSettings {
         user_config: world.folders().config.map(|folder| folder.join("config.toml")),
@@ -127,7 +127,7 @@ pub(crate) fn open_batch_table(
     let stderr = CommandEscaper::new(stderr, is_read);
     let clock = Arc::new(SystemClock::start());
     let table = BatchTable::start(stderr, style, clock, watch_terminal(), totals)
-        .map_err(|error| CliError::failed(format!("could not start drawing: {error}")))?;
+        .map_err(|error| CliError::no_thread("drawing", &error))?;
     logging::write_through(Some(table.pause_drawing()));
     Ok(Some(table))
 }

@@ -11,7 +11,7 @@ use architect::app::{
     start_telemetry,
 };
 use architect::config::{Config, LayerRank};
-use architect::journal::SessionHistory;
+use architect::journal::{JournalEnd, JournalEndKind, SessionHistory, SessionId, SessionStore};
 use architect::machine::{CloseReason, RunStatus, StopReason};
 use architect::types::{Signal, TimeSpan, pluralize};
 use architect::view::report::{ReportFormat, RunReport};
@@ -106,7 +106,9 @@ pub(crate) fn run(
         }
     }
     result.worktree = worktree.and_then(WorktreeRun::result);
-    if store.is_some() && result.status != RunStatus::Success {
+    let can_resume =
+        store.as_ref().is_some_and(|store| is_resumable(store, &result, ended.session));
+    if can_resume && result.status != RunStatus::Success {
         result.resume_command = resume_command(&result, &setup.config).map(Into::into);
     }
     let about = RunInfo { session_id: ended.session.to_string().into(), ..about };
@@ -224,6 +226,13 @@ pub(crate) fn run_workflow(
         RunMode::PlanFirst => plan_first(setup, request, io)?,
     };
     Ok(evaluate(setup, &task, runs, &retry, io))
+}
+
+/// Returns whether the session can be resumed. Only a failure of the store leaves that open.
+fn is_resumable(store: &SessionStore, result: &RunResult, session: SessionId) -> bool {
+    let is_kept =
+        |(_, end): (SessionHistory, JournalEnd)| !matches!(end.kind, JournalEndKind::ReadOnly(_));
+    result.stop_reason != Some(StopReason::StoreError) || store.load(session).is_ok_and(is_kept)
 }
 
 /// Returns the command that resumes a session whose run ended early. Money and tokens are totals of the session, so a

@@ -1,18 +1,15 @@
-//! Paths in messages and records: text as far as they are UTF-8, and digits otherwise.
+//! Paths in messages and records, in the form of [`FilePath`].
 //!
 //! Names of files need not be UTF-8, and a command can choose such a name. `PathBuf` itself can't be serialized then. Used
 //! as `#[serde(with = "stored_path")]`.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The beginning of a path that is not UTF-8; no path contains it.
-const MARK: char = '\0';
+use crate::types::FilePath;
 
 /// Serializes a value with paths.
 ///
@@ -54,24 +51,11 @@ impl WithPaths for PathBuf {
     type Stored = String;
 
     fn to_stored(&self) -> String {
-        self.to_str().map_or_else(
-            || {
-                let mut text = String::from(MARK);
-                for byte in self.as_os_str().as_bytes() {
-                    let _ = write!(text, "{byte:02x}");
-                }
-                text
-            },
-            str::to_owned,
-        )
+        FilePath::new(self).to_text()
     }
 
     fn from_stored(stored: String) -> Option<Self> {
-        let Some(digits) = stored.strip_prefix(MARK) else { return Some(stored.into()) };
-        let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
-        let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-        let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
-        bytes.filter(|_| rest.is_empty()).map(|bytes| std::ffi::OsString::from_vec(bytes).into())
+        FilePath::from_text(&stored).map(|path| path.as_path().to_owned())
     }
 }
 
@@ -136,6 +120,7 @@ where
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
 
     use super::*;
 

@@ -1,5 +1,6 @@
 //! Hooks that are commands.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,8 +63,10 @@ impl CommandHook {
         ];
         if let HookInput::PostEdit { file, .. } = input {
             // With its folder, the name is not taken for an option.
-            let name = if file.starts_with('-') { format!("./{file}") } else { file.to_string() };
-            env.push((FILE_VARIABLE.into(), name.into()));
+            let name = file.as_path().as_os_str();
+            let is_option = name.as_encoded_bytes().starts_with(b"-");
+            let name = if is_option { Path::new(".").join(name).into() } else { name.into() };
+            env.push((FILE_VARIABLE.into(), name));
         }
         CommandSpec {
             env,

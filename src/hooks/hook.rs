@@ -120,7 +120,7 @@ impl HookMatcher {
 
     pub(super) fn matches(&self, occasion: &HookInput) -> bool {
         let fits_file = match (&self.files, occasion) {
-            (Some(files), HookInput::PostEdit { file, .. }) => files.is_match(&**file),
+            (Some(files), HookInput::PostEdit { file, .. }) => files.is_match(file),
             _ => true,
         };
         self.point == occasion.point()

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::port::HookPoint;
-use crate::types::{CallId, FaultKind, ToolStatus};
+use crate::types::{CallId, FaultKind, FilePath, ToolStatus};
 
 /// The input of a hook: the event at a point of the run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -73,7 +73,7 @@ pub enum HookInput {
         #[serde(rename = "tool_name")]
         tool: Arc<str>,
         /// The file, relative to the workspace.
-        file: Arc<str>,
+        file: FilePath,
     },
     /// The context is about to be compacted.
     PreCompact,

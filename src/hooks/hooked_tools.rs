@@ -10,7 +10,7 @@ use crate::port::{
     AuthorizationOutcome, EffectContext, HookOutcome, HookPoint, PreparedCall, ToolSpec, Toolbox,
 };
 use crate::types::{
-    CallAccess, FileAction, TimeSpan, ToolArguments, ToolCall, ToolResult, ToolStatus,
+    CallAccess, FileAction, FilePath, TimeSpan, ToolArguments, ToolCall, ToolResult, ToolStatus,
 };
 
 /// A toolbox with hooks around its calls.
@@ -150,11 +150,11 @@ impl HooksAfterCall {
     fn run_for_edits(&self, result: ToolResult, scope: &EffectContext) -> ToolResult {
         let Self { call, hooks, .. } = self;
         let there = result.changes.iter().filter(|change| change.action != FileAction::Deleted);
-        let files: Vec<Arc<str>> = there.map(|change| Arc::clone(&change.path)).collect();
+        let files: Vec<FilePath> = there.map(|change| change.path.clone()).collect();
         let (mut remarks, mut status) = (Vec::new(), result.status);
         for file in &files {
             let (id, tool) = (call.id.clone(), Arc::clone(&call.name));
-            let input = HookInput::PostEdit { call: id, tool, file: Arc::clone(file) };
+            let input = HookInput::PostEdit { call: id, tool, file: file.clone() };
             let chain = hooks.run(input, scope);
             for run in &chain.runs {
                 let mark = if run.outcome == HookOutcome::Passed { "✓" } else { "✗" };

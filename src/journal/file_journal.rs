@@ -140,15 +140,22 @@ impl FileJournal {
         RecordLine { sync_time: self.sync_time, ..RecordLine::new(self.position.seq, at, body) }
     }
 
+    /// Fails if another process has deleted the file, or has truncated it. The reserved space does not count as length.
+    fn check_file(&self) -> Result<()> {
+        let found = self.file.metadata().io_context("inspect", &self.path)?;
+        let changed = match (found.nlink(), found.len()) {
+            (0, _) => io::Error::new(io::ErrorKind::NotFound, "it was deleted"),
+            (_, length) if length < self.position.offset => {
+                io::Error::other("another process has truncated it")
+            }
+            _ => return Ok(()),
+        };
+        Err(IoError { operation: "write to", path: self.path.clone(), source: changed }.into())
+    }
+
     /// Appends a line, all of it or nothing.
     pub(super) fn write_line(&mut self, line: &RecordLine<'_>) -> Result<()> {
-        if self.file.metadata().io_context("inspect", &self.path)?.nlink() == 0 {
-            let gone = io::Error::new(io::ErrorKind::NotFound, "it was deleted");
-            let failed =
-                IoError { operation: "write to", path: self.path.clone(), source: gone }.into();
-            self.health = WriterHealth::Poisoned(text(&failed));
-            return Err(failed);
-        }
+        self.check_file().inspect_err(|error| self.health = WriterHealth::Poisoned(text(error)))?;
         let mut buffer = mem::take(&mut self.buffer);
         buffer.clear();
         let written = line.write(&self.blobs, &mut buffer).and_then(|()| {

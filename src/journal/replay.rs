@@ -19,8 +19,8 @@ use crate::machine::{
     abandon,
 };
 use crate::types::{
-    CallId, CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, FaultKind, RunTime,
-    Sha256Digest, TimeSpan, Tokens,
+    CallId, CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, FaultKind, FilePath,
+    RunTime, Sha256Digest, TimeSpan, Tokens,
 };
 
 /// The state of a session, and what a resume needs to know of its records.
@@ -71,7 +71,7 @@ pub struct SessionHistory {
     /// The worktrees of sub-agents whose calls are over.
     pub(super) finished_worktrees: Vec<Arc<str>>,
     /// The files that calls replaced since the session was resumed, with their digests.
-    pub(super) replaced_files: BTreeMap<Arc<str>, Option<Arc<str>>>,
+    pub(super) replaced_files: BTreeMap<FilePath, Option<Arc<str>>>,
     /// All changes of files that calls were authorized for.
     pub edits: Vec<AuthorizedEdit>,
     /// The newest record.
@@ -82,12 +82,13 @@ pub struct SessionHistory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorizedEdit {
     /// The call.
-    call: CallId,
+    pub call: CallId,
     /// The files, with their digests before and after it.
     pub files: Arc<[FileDigests]>,
     /// The record of the authorization.
     pub authorized: u64,
-    /// The record of the result, and whether the change was made; `None` if the call was interrupted.
+    /// The record of the result, and whether the change was made; `None` if the call was interrupted, and the files did not
+    /// show, when the session was resumed, that it was made.
     pub completed: Option<(u64, bool)>,
 }
 
@@ -249,7 +250,7 @@ impl SessionHistory {
                     (self.setup, self.setup_record) = (setup, stored.seq);
                 }
                 self.epoch = stored.ts.map_or(self.epoch, |now| now.minus(stored.at));
-                self.remember_recovered(&resumption);
+                self.remember_recovered(stored.seq, &resumption);
                 let state = self.machine.state.clone();
                 (self.machine, self.output) = self.machine.resume(stored.at, resumption);
                 self.add_model_usage(&state, None);
@@ -375,12 +376,7 @@ impl SessionHistory {
                 let Some(call) = self.machine.state.call_of(*id) else { return };
                 if let Some(intent) = self.intents.remove(&call.call.id) {
                     self.finished_worktrees.extend(intent.worktree().cloned());
-                    let is_its = |edit: &&mut AuthorizedEdit| {
-                        edit.completed.is_none() && edit.call == call.call.id
-                    };
-                    if let Some(edit) = self.edits.iter_mut().rev().find(is_its) {
-                        edit.completed = Some((seq, result.is_ok()));
-                    }
+                    complete_edit(&mut self.edits, &call.call.id, (seq, result.is_ok()));
                     let is_reading = self.reading.remove(&call.call.id);
                     if !is_reading && intent.may_change(&call.access) {
                         self.change_records.push(seq);
@@ -414,11 +410,15 @@ impl SessionHistory {
     }
 
     /// The session is resumed. From now on only its own changes are remembered: the model knows of earlier ones.
-    fn remember_recovered(&mut self, resumption: &Resumption) {
+    fn remember_recovered(&mut self, seq: u64, resumption: &Resumption) {
         self.replaced_files.clear();
         self.background_commands.clear();
+        if !resumption.recovered.is_empty() {
+            self.change_records.push(seq);
+        }
         let mut intents = std::mem::take(&mut self.intents);
         for found in resumption.recovered.iter().filter(|found| found.result.is_ok()) {
+            complete_edit(&mut self.edits, &found.call, (seq, true));
             if let Some(intent) = intents.get(&found.call) {
                 self.remember_files(intent);
             }
@@ -432,9 +432,17 @@ impl SessionHistory {
     fn remember_files(&mut self, intent: &CallIntent) {
         if let CallIntent::Edit { files } = intent {
             for image in files.iter() {
-                self.replaced_files.insert(Arc::clone(&image.path), image.after.clone());
+                self.replaced_files.insert(image.path.clone(), image.after.clone());
             }
         }
+    }
+}
+
+/// Adds the end of a call to its edit, if it is one.
+fn complete_edit(edits: &mut [AuthorizedEdit], call: &CallId, completed: (u64, bool)) {
+    let is_its = |edit: &&mut AuthorizedEdit| edit.completed.is_none() && edit.call == *call;
+    if let Some(edit) = edits.iter_mut().rev().find(is_its) {
+        edit.completed = Some(completed);
     }
 }
 

@@ -22,8 +22,8 @@ use crate::machine::{
     ResumePrompt, Resumption, State, StopReason,
 };
 use crate::types::{
-    CallId, CheckpointRecord, FileAction, FileChange, Image, LimitBaseline, RunRules, Sha256Digest,
-    Tokens, ToolCall, ToolResult, ToolStatus,
+    CallId, CheckpointRecord, FileAction, FileChange, FilePath, Image, LimitBaseline, RunRules,
+    Sha256Digest, Tokens, ToolCall, ToolResult, ToolStatus,
 };
 use crate::workspace::{leftover_path, remove_unneeded};
 
@@ -282,7 +282,7 @@ impl WorkspaceFiles {
         }
     }
 
-    fn inspect(&self, path: &str) -> FoundDigest {
+    fn inspect(&self, path: &Path) -> FoundDigest {
         match self.digest(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             found => found.map(Some),
@@ -290,7 +290,7 @@ impl WorkspaceFiles {
     }
 
     /// Returns the digest of a regular file; a pipe in its place does not block.
-    fn digest(&self, path: &str) -> io::Result<String> {
+    fn digest(&self, path: &Path) -> io::Result<String> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
         let mut file = self.root.open_with(path, &options)?.into_std();
@@ -306,14 +306,15 @@ impl WorkspaceFiles {
     fn complete_edits(&self, history: &SessionHistory) {
         for call in running_calls(&history.machine.state) {
             let images = edited_files(history, &call);
-            let (done, open): (Vec<&FileDigests>, Vec<&FileDigests>) = images
-                .iter()
-                .partition(|image| has_digest(&self.inspect(&image.path), image.after.as_ref()));
+            let (done, open): (Vec<&FileDigests>, Vec<&FileDigests>) =
+                images.iter().partition(|image| {
+                    has_digest(&self.inspect(image.path.as_path()), image.after.as_ref())
+                });
             // A file that was changed by others meanwhile is left for the model to examine.
             let can = |image: &&FileDigests| {
                 let staged =
                     || image.after.as_ref().is_none_or(|after| self.is_staged(image, after));
-                has_digest(&self.inspect(&image.path), image.before.as_ref()) && staged()
+                has_digest(&self.inspect(image.path.as_path()), image.before.as_ref()) && staged()
             };
             if done.is_empty() || !open.iter().all(can) {
                 continue;
@@ -328,15 +329,15 @@ impl WorkspaceFiles {
     }
 
     fn is_staged(&self, image: &FileDigests, after: &Arc<str>) -> bool {
-        let beside = leftover_path(&image.path, after);
-        beside.to_str().is_some_and(|beside| has_digest(&self.inspect(beside), Some(after)))
+        let beside = leftover_path(image.path.as_path(), after);
+        has_digest(&self.inspect(&beside), Some(after))
     }
 
     fn apply_staged(&self, image: &FileDigests) -> io::Result<()> {
-        let path = Path::new(&*image.path);
+        let path = image.path.as_path();
         match &image.after {
             Some(after) => {
-                self.root.rename(leftover_path(&image.path, after), &self.root, path)?;
+                self.root.rename(leftover_path(path, after), &self.root, path)?;
             }
             None => self.root.remove_file(path)?,
         }
@@ -349,7 +350,7 @@ impl WorkspaceFiles {
     fn remove_staged(&self, history: &SessionHistory) {
         for image in history.edits.iter().flat_map(|edit| edit.files.iter()) {
             for digest in [&image.before, &image.after].into_iter().flatten() {
-                let beside = leftover_path(&image.path, digest);
+                let beside = leftover_path(image.path.as_path(), digest);
                 remove_unneeded(beside.display(), || self.root.remove_file(&beside));
             }
         }
@@ -360,10 +361,10 @@ impl WorkspaceFiles {
         let running = running_calls(&history.machine.state);
         let open: Vec<&FileDigests> =
             running.iter().flat_map(|call| edited_files(history, call)).collect();
-        let is_open = |path: &str| open.iter().any(|image| *image.path == *path);
+        let is_open = |path: &FilePath| open.iter().any(|image| image.path == *path);
         let written = history.replaced_files.iter().filter(|(path, _)| !is_open(path));
         written
-            .filter(|(path, left)| !has_digest(&self.inspect(path), left.as_ref()))
+            .filter(|(path, left)| !has_digest(&self.inspect(path.as_path()), left.as_ref()))
             .map(|(path, _)| path.to_string())
             .collect()
     }
@@ -407,7 +408,7 @@ impl WorkspaceFiles {
     fn recover_edit(&self, call: CallId, images: &[FileDigests]) -> Option<ToolResult> {
         let (mut descriptions, mut made, mut not_made) = (Vec::new(), 0, 0);
         for image in images {
-            let found = self.inspect(&image.path);
+            let found = self.inspect(image.path.as_path());
             let is_made = has_digest(&found, image.after.as_ref());
             let is_open = has_digest(&found, image.before.as_ref());
             made += usize::from(is_made);
@@ -420,7 +421,7 @@ impl WorkspaceFiles {
             descriptions.push(format!("{}: {state}", image.path));
         }
         if made == images.len() {
-            let paths: Vec<&str> = images.iter().map(|image| &*image.path).collect();
+            let paths: Vec<String> = images.iter().map(|image| image.path.to_string()).collect();
             let text = format!(
                 "The engine stopped during this call, and the files show that it was completed: {}.",
                 paths.join(", ")
@@ -447,7 +448,7 @@ fn file_change(image: &FileDigests) -> FileChange {
         (Some(_), Some(_)) => FileAction::Modified,
         (Some(_), None) => FileAction::Deleted,
     };
-    FileChange { path: Arc::clone(&image.path), action, added: 0, removed: 0 }
+    FileChange { path: image.path.clone(), action, added: 0, removed: 0 }
 }
 
 /// Returns the calls that were running.

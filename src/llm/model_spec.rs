@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::model_table::ModelTable;
 use super::provider::{COMPATIBLE, PROVIDERS, Provider};
-use crate::types::{did_you_mean, nearest};
+use crate::types::{did_you_mean, nearest, nearest_within};
 
 /// A model, as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub enum ModelSpecError {
 
 impl ModelSpec {
     /// Parses `provider/name`, `scripted/FILE`, `replay/FILE`, or a name or alias of the table. If the user gives a
-    /// base URL, any other name is a model there.
+    /// base URL, any other name is a model there, unless it begins with a misspelled provider.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl ModelSpec {
             ("replay", _) => Ok(Self::Replay(name.into())),
             (_, Some(provider)) => Ok(Self::Remote { provider, name: name.to_owned() }),
             // Names of open models may contain slashes.
-            (_, None) if has_address => Ok(at_address()),
+            (_, None) if has_address && !is_misspelled_provider(word) => Ok(at_address()),
             (provider, None) => Err(ModelSpecError::UnknownProvider {
                 provider: provider.to_owned(),
                 text: text.to_owned(),
@@ -105,6 +105,12 @@ impl fmt::Display for ModelSpec {
 fn model_prefixes() -> Vec<&'static str> {
     let names = PROVIDERS.iter().map(Provider::name);
     names.chain(["scripted", "replay"]).collect()
+}
+
+/// Returns whether a word is a provider with one wrong character, rather than the publisher of an open model.
+fn is_misspelled_provider(word: &str) -> bool {
+    let nearest = nearest_within(word, model_prefixes(), 1);
+    nearest.is_some_and(|provider| !provider.eq_ignore_ascii_case(word))
 }
 
 fn provider_suggestion(provider: &str) -> String {
@@ -134,7 +140,9 @@ mod tests {
         assert_eq!(parse("gpt-5.5", false).as_deref(), Ok("openai/gpt-5.5"));
         assert_eq!(parse("sonnet", false).as_deref(), Ok("anthropic/claude-sonnet-5-5"));
         assert_eq!(parse("my-model", true).as_deref(), Ok("openai-chat/my-model"));
-        assert_eq!(parse("meta/llama", true).as_deref(), Ok("openai-chat/meta/llama"));
+        for open in ["meta/llama", "meta-llama/llama-3", "mistralai/m", "deepseek-ai/r", "Groq/x"] {
+            assert_eq!(parse(open, true), Ok(format!("openai-chat/{open}")));
+        }
     }
 
     /// Also to one that the table doesn't have.
@@ -160,6 +168,9 @@ mod tests {
         );
         assert!(unknown.contains("openai-chat, anthropic, gemini"), "{unknown}");
         assert!(!error("meta/llama").contains("did you mean"));
+        // An address makes no model of a spelling mistake, unless its server is named.
+        assert_eq!(parse("opnai/x", true).unwrap_err().to_string(), unknown);
+        assert_eq!(parse("openai-chat/opnai/x", true).as_deref(), Ok("openai-chat/opnai/x"));
         assert!(error("sonet").contains("did you mean `sonnet`?"));
         assert!(error("gpt-5-mni").contains("did you mean `openai/gpt-5-mini`?"));
     }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::effect::EffectKind;
 use crate::types::{
-    CallAccess, EffectId, Fault, MicroUsd, Reply, RunTime, Signal, TimeSpan, Tokens, ToolResult,
-    Usage, UserMessage, word_enum,
+    CallAccess, EffectId, Fault, FilePath, MicroUsd, Reply, RunTime, Signal, TimeSpan, Tokens,
+    ToolResult, Usage, UserMessage, word_enum,
 };
 
 /// An event of a run. Events are all that the machine knows of its environment.
@@ -232,7 +232,7 @@ impl CallIntent {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileDigests {
     /// The file, relative to the workspace.
-    pub path: Arc<str>,
+    pub path: FilePath,
     /// The digest before the edit.
     pub before: Option<Arc<str>>,
     /// The digest after the edit.

@@ -1,17 +1,17 @@
 //! The used quota of a run.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use super::guardrails::GuardrailLimits;
 use crate::port::lock;
-use crate::types::{FileChange, pluralize};
+use crate::types::{FileChange, FilePath, pluralize};
 
 /// The quota that a run has used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaUsage {
     /// The files that it has changed.
-    pub files: BTreeSet<Arc<str>>,
+    pub files: BTreeSet<FilePath>,
     /// Lines that it has added and removed.
     pub lines: u64,
     /// Commands that it has started.
@@ -55,7 +55,7 @@ impl Quota {
         if let Some(why) = self.check(&used, call) {
             return Err(why);
         }
-        used.files.extend(call.changes.iter().map(|change| Arc::clone(&change.path)));
+        used.files.extend(call.changes.iter().map(|change| change.path.clone()));
         used.lines += count_lines(call.changes);
         used.commands += call.commands;
         Ok(())

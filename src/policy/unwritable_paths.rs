@@ -4,7 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::exec::{SandboxMode, SandboxPolicy, UserGitConfig, followed_by_git};
-use crate::workspace::{PathResolver, escape_name};
+use crate::types::escape_name;
+use crate::workspace::PathResolver;
 
 /// Paths in the workspace that neither tools nor commands may write.
 ///

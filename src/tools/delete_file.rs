@@ -46,8 +46,9 @@ impl Edit for Deletion {
         if let Some(why) = error_hints::describe_link_deletion(root, &self.0) {
             return Err(why);
         }
-        let before = root.read(&self.0, MAX_FILE_SIZE);
-        let before = before.map_err(|error| error_hints::describe_missing(root, &error))?;
-        Ok(FileEdit::new(self.0.clone(), Some(&before), None))
+        let failed = |error| error_hints::describe_missing(root, &error);
+        let path = root.canonical(&self.0).map_err(failed)?;
+        let before = root.read(&path, MAX_FILE_SIZE).map_err(failed)?;
+        Ok(FileEdit::new(path, Some(&before), None))
     }
 }

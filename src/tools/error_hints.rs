@@ -1,7 +1,8 @@
 //! Hints in error messages that help the model to correct a mistake.
 
 use crate::types::edit_distance;
-use crate::workspace::{FileError, FileKind, RelPath, WorkspaceRoot, escape_name};
+use crate::types::escape_name;
+use crate::workspace::{FileError, FileKind, RelPath, WorkspaceRoot};
 
 /// Returns the message for a file error, with similar names if the file is missing.
 pub(super) fn describe_missing(root: &WorkspaceRoot, error: &FileError) -> String {

@@ -46,7 +46,7 @@ impl FileEdit {
             (Some(_), None) => FileAction::Deleted,
         };
         let (added, removed) = count_changed_lines(before, after.as_deref());
-        self.reports.push(FileChange { path: path.to_string().into(), action, added, removed });
+        self.reports.push(FileChange { path: (&path).into(), action, added, removed });
         self.originals.push(before.map(<[u8]>::to_vec));
         self.changes.push(BatchedChange { path, before: before.map(sha256), after, mode });
     }
@@ -54,7 +54,7 @@ impl FileEdit {
     /// Returns the intent, by which a resume detects whether the change was made, and the changed files.
     pub(super) fn plan(&self) -> CallPlan {
         let image = |change: &BatchedChange| FileDigests {
-            path: change.path.to_string().into(),
+            path: (&change.path).into(),
             before: change.before.clone(),
             after: change.after.as_deref().map(sha256),
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CallId, Digest, Image, Sha256Digest, TimeSpan, word_enum};
+use super::{CallId, Digest, FilePath, Image, Sha256Digest, TimeSpan, word_enum};
 
 /// The result of one tool call. Every call gets exactly one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -73,8 +73,9 @@ impl ToolStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "cli", derive(schemars::JsonSchema))]
 pub struct FileChange {
-    /// The file, relative to the workspace.
-    pub path: Arc<str>,
+    /// The file, relative to the workspace. A path that is not UTF-8 is a NUL character and its bytes in hexadecimal.
+    #[cfg_attr(feature = "cli", schemars(with = "String"))]
+    pub path: FilePath,
     /// The kind of the change.
     pub action: FileAction,
     /// Lines that were added.

@@ -96,7 +96,7 @@ pub(super) fn step_changes(changes: &[StepChange]) -> Markup {
 
 /// Returns the file of a change, with the numbers of its lines.
 pub(super) fn file_change(change: &StepChange) -> Markup {
-    html! { code { (sanitize::line(&change.path)) } " +" (change.added) " −" (change.removed) }
+    html! { code { (sanitize::line(&change.path.to_string())) } " +" (change.added) " −" (change.removed) }
 }
 
 /// Returns the patch of a change, with its added and removed lines marked.

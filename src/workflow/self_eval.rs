@@ -14,7 +14,7 @@ use crate::config::{
     AgentDefinition, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig, ModelName,
 };
 use crate::journal::{
-    DamagePolicy, JournalError, ParentCall, SessionHistory, SessionId, SessionStore,
+    DamagePolicy, JournalError, ListedSession, ParentCall, SessionHistory, SessionId, SessionStore,
 };
 use crate::machine::{Machine, StopReason, abandon};
 use crate::types::{ConfirmMode, ConversationItem, Isolation, Sha256Digest, Tokens, ToolStatus};
@@ -148,7 +148,10 @@ pub fn stored_evaluations(
         return Ok(evaluations);
     }
     // An evaluation begins after what it evaluates, and ids are in the order of time.
-    for listed in store.list()?.into_iter().filter(|listed| listed.session > session) {
+    let is_later = |listed: &ListedSession| {
+        listed.session > session && store.may_be_dispatched_by(listed.session, session)
+    };
+    for listed in store.list()?.into_iter().filter(is_later) {
         // One without a header has sent nothing.
         let Some(header) = store.header(listed.session) else { continue };
         let dispatcher = header.dispatched_by.as_ref();

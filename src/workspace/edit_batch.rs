@@ -387,8 +387,7 @@ fn create_unique<T>(
 }
 
 /// Returns the path where a killed process would have left this content for a file.
-pub fn leftover_path(path: &str, digest: &str) -> PathBuf {
-    let path = Path::new(path);
+pub fn leftover_path(path: &Path, digest: &str) -> PathBuf {
     path.with_file_name(temp_file_name(path.file_name().unwrap_or_default(), digest))
 }
 
@@ -483,7 +482,7 @@ mod tests {
         let mut staged = StagedChange::new(&root, &change, &leftovers).unwrap();
         staged.temp_name = None;
         drop(staged);
-        let left = folder.path().join(leftover_path("d/a", &sha256(b"1")));
+        let left = folder.path().join(leftover_path(Path::new("d/a"), &sha256(b"1")));
         assert_eq!(fs::read_to_string(&left).unwrap(), "1");
         apply_changes(&root, &[change]).unwrap();
         fs::remove_file(left).unwrap();
@@ -585,6 +584,10 @@ mod tests {
         symlink("nothing", folder.path().join("dangling")).unwrap();
         let canonical = |path: &str| root.canonical(&RelPath::new(path).unwrap());
         assert_eq!(canonical("inside").unwrap().to_string(), "d/a");
+        symlink("d", folder.path().join("folder")).unwrap();
+        for (path, expected) in [("folder/a", "d/a"), ("folder/n/b", "d/n/b"), ("n/b", "n/b")] {
+            assert_eq!(canonical(path).unwrap().to_string(), expected);
+        }
         assert!(matches!(canonical("outside"), Err(FileError::Escapes(_))));
         assert!(matches!(canonical("dangling"), Err(FileError::Dangling(_))));
     }

@@ -47,8 +47,8 @@ pub(crate) use open_folder::{
     OWNER, create_canonical, enter_canonical_parent, open_below, open_canonical,
     open_canonical_parent, open_file, open_parent, real_path, remove_unneeded, set_folder_mode,
 };
-pub use output_file::{open_for_append, open_without_links, resolve_inside};
-pub use path::{PathError, RelPath, escape_name, link_target};
+pub use output_file::{open_anywhere, open_for_append, open_without_links, resolve_inside};
+pub use path::{PathError, RelPath, link_target};
 pub(crate) use path_resolver::MAX_LINKS;
 pub use path_resolver::PathResolver;
 pub use root::{OpenFile, WorkspaceRoot};

@@ -4,11 +4,12 @@
 //! a log or an answer does not mean its target.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, RawMode};
+use rustix::fs::{Mode, OFlags, RawMode, fcntl_getfl, fcntl_setfl};
 
 /// The most links that are followed in one path.
 const MAX_LINKS: usize = 40;
@@ -91,8 +92,20 @@ pub fn open_for_append(workspace: &Path, path: &Path) -> io::Result<File> {
         Some(path) => {
             open_without_links(&path, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND, 0o666)
         }
-        None => File::options().create(true).append(true).open(path),
+        None => open_anywhere(path, File::options().create(true).append(true)),
     }
+}
+
+/// Opens a file of the user for writing, wherever it is. A named pipe without a reader is not waited for.
+///
+/// # Errors
+///
+/// Fails if the file cannot be opened.
+pub fn open_anywhere(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    // A reader that is slow is waited for.
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 fn parts_from_the_end(path: &Path) -> Vec<OsString> {
@@ -142,6 +155,8 @@ mod tests {
         let pipe = workspace.join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         assert!(open_for_append(&workspace, &pipe).is_err());
+        let elsewhere = open_for_append(&base.join("home"), &pipe).unwrap_err();
+        assert_eq!(elsewhere.raw_os_error(), Some(rustix::io::Errno::NXIO.raw_os_error()));
         let _reader = File::from(
             rustix::fs::open(&pipe, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap(),
         );

@@ -1,11 +1,13 @@
 //! Paths relative to the workspace, and their display.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use thiserror::Error;
+
+use crate::types::{FilePath, escape_name};
 
 /// A path below the workspace: relative, and without `.` and `..`. The empty path is the workspace itself.
 ///
@@ -104,6 +106,12 @@ impl RelPath {
     }
 }
 
+impl From<&RelPath> for FilePath {
+    fn from(path: &RelPath) -> Self {
+        Self::new(path.as_path())
+    }
+}
+
 impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&escape_name(self.as_path().as_os_str()))
@@ -114,33 +122,6 @@ impl fmt::Display for RelPath {
 /// is reported where it is used.
 pub fn link_target(resolved: &Path) -> Option<PathBuf> {
     resolved.canonicalize().ok().filter(|now| now != resolved)
-}
-
-/// Returns a name for display: invalid text and characters that change the display are escaped.
-pub fn escape_name(name: &OsStr) -> String {
-    let mut text = String::with_capacity(name.len());
-    for chunk in name.as_bytes().utf8_chunks() {
-        for char in chunk.valid().chars() {
-            if is_printable(char) {
-                text.push(char);
-            } else {
-                let _ = write!(text, "\\u{{{:x}}}", u32::from(char));
-            }
-        }
-        for byte in chunk.invalid() {
-            let _ = write!(text, "\\x{byte:02x}");
-        }
-    }
-    text
-}
-
-/// Returns whether a character neither controls a terminal nor changes the direction of text.
-fn is_printable(char: char) -> bool {
-    let turns = matches!(
-        char,
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}'
-    );
-    !char.is_control() && !turns
 }
 
 /// Decodes the escapes in a text; `None` without escapes.
@@ -188,12 +169,6 @@ mod tests {
             assert_eq!(RelPath::new(outside), Err(PathError::Outside(outside.into())));
         }
         assert!(matches!(RelPath::new("a\0b"), Err(PathError::Nul(_))));
-    }
-
-    #[test]
-    fn characters_that_change_the_display_are_escaped() {
-        assert_eq!(escape_name(OsStr::new("a\n\x1b[31m\u{202e}é")), "a\\u{a}\\u{1b}[31m\\u{202e}é");
-        assert_eq!(escape_name(OsStr::from_bytes(b"a\xff")), "a\\xff");
     }
 
     proptest! {

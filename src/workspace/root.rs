@@ -298,7 +298,7 @@ impl WorkspaceRoot {
         (real != *path).then_some(real)
     }
 
-    /// Resolves symbolic links inside the workspace to an existing file.
+    /// Resolves symbolic links inside the workspace to a file, which may be new.
     ///
     /// # Errors
     ///
@@ -306,10 +306,11 @@ impl WorkspaceRoot {
     pub fn canonical(&self, path: &RelPath) -> Result<RelPath, FileError> {
         match self.dir.symlink_metadata(path.as_path()) {
             Ok(meta) if meta.is_symlink() => {}
-            // Only a link itself is resolved; the system follows links among its parents.
-            Ok(_) => return Ok(path.clone()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path.clone()),
-            Err(error) => return Err(FileError::from_io("look at", path, error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(FileError::from_io("look at", path, error));
+            }
+            // Its folders may be links, and it may be new.
+            _ => return Ok(self.real_path(path).unwrap_or_else(|| path.clone())),
         }
         let canonical = self.dir.canonicalize(path.as_path());
         Ok(RelPath::new(canonical.map_err(|error| self.link_error("look at", path, error))?)?)
@@ -398,7 +399,7 @@ mod tests {
         fs::write(folder.path().join(name), "odd").unwrap();
         let (entries, _) = root.list(&RelPath::root(), 10).unwrap();
         let shown: Vec<_> =
-            entries.iter().map(|entry| super::super::escape_name(&entry.name)).collect();
+            entries.iter().map(|entry| crate::types::escape_name(&entry.name)).collect();
         assert_eq!(shown, ["d", "odd\\xff\\u{1b}"]);
         assert_eq!(read(&root, &shown[1]).unwrap(), b"odd");
     }

@@ -197,7 +197,7 @@ impl RandomRun {
                 }
                 ConversationItem::Exchange(exchange) => {
                     for change in exchange.results().iter().flat_map(|result| &result.changes) {
-                        recorded.push_str(&change.path);
+                        recorded.push_str(&change.path.to_string());
                         self.files.insert(change.path.to_string());
                     }
                 }

@@ -74,7 +74,7 @@ pub fn build_system_prompt(
 }
 
 fn environment_section(root: &WorkspaceRoot) -> PromptSection {
-    let path = crate::workspace::escape_name(root.path().as_os_str());
+    let path = crate::types::escape_name(root.path().as_os_str());
     let mut text = format!(
         "* Workspace: {path} (paths in tool calls are relative to it)\n* Platform: {} {}\n",
         std::env::consts::OS,

@@ -275,7 +275,8 @@ pub(crate) const APPLIED_NOTE: &str = "\n\n[Its changes are in your files now: "
 
 /// Adds applied changes to the output of a call.
 pub(super) fn with_changes(output: ToolOutput, changes: Vec<FileChange>) -> ToolOutput {
-    let named: Vec<&str> = changes.iter().take(MAX_NAMED_FILES).map(|it| &*it.path).collect();
+    let named = changes.iter().take(MAX_NAMED_FILES).map(|it| it.path.to_string());
+    let named: Vec<String> = named.collect();
     let more = match changes.len() - named.len() {
         0 => String::new(),
         more => format!(" and {}", pluralize(more, "more", "more")),

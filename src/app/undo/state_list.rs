@@ -69,8 +69,8 @@ impl<'a> StateList<'a> {
             RunActivity::Idle | RunActivity::Checks => ChangeAuthor::Others,
             RunActivity::Commands => ChangeAuthor::Session,
             RunActivity::Edits => {
-                let to = next.map_or(u64::MAX, |next| next.seq);
-                ChangeAuthor::Tools(self.tool_edits(found.seq, to))
+                let SessionHistory { edits, .. } = self.history;
+                ChangeAuthor::Tools(edits_between(edits, found.seq, next))
             }
             RunActivity::Unknown => {
                 // An undo that failed has no restored state.
@@ -81,26 +81,6 @@ impl<'a> StateList<'a> {
                 of_kind(found.record.kind.is_before_change() && is_made || is_failed)
             }
         }
-    }
-
-    /// Returns the changes of files that tools may have made between two records.
-    fn tool_edits(&self, from: u64, to: u64) -> Vec<ToolEdit> {
-        let mut edits: Vec<&AuthorizedEdit> = self.history.edits.iter().collect();
-        edits.retain(|edit| {
-            edit.authorized < to && edit.completed.is_none_or(|(seq, _)| seq > from)
-        });
-        edits.sort_by_key(|edit| edit.completed.map_or(u64::MAX, |(seq, _)| seq));
-        let hash = |digest: &Option<Arc<str>>| digest.as_deref().and_then(ContentHash::parse);
-        let files = edits.into_iter().flat_map(|edit| {
-            let is_made = edit.completed.is_some_and(|(_, is_made)| is_made);
-            edit.files.iter().map(move |file| ToolEdit {
-                path: (*file.path).into(),
-                before: hash(&file.before),
-                after: hash(&file.after),
-                is_made,
-            })
-        });
-        files.collect()
     }
 
     /// Returns the intervals in which the session may have changed files.
@@ -239,5 +219,195 @@ impl<'a> StateList<'a> {
             UndoTarget::Record(seq) => self.after_record(seq)?,
         };
         Ok(Some(intervals.split_off(first)))
+    }
+}
+
+/// Returns the changes of files that tools may have made between a recorded state and the next one, in their order.
+///
+/// No state is recorded while a call runs that changes files: one that is authorized before the state of its step is
+/// recorded waits for that. So a change was made in the interval in which its call has ended.
+fn edits_between(
+    edits: &[AuthorizedEdit],
+    from: u64,
+    next: Option<&StoredCheckpoint>,
+) -> Vec<ToolEdit> {
+    let to = next.map_or(u64::MAX, |next| next.seq);
+    let is_between = |edit: &&AuthorizedEdit| match edit.completed {
+        Some((seq, _)) => seq > from && seq < to,
+        // It may have been made at any time.
+        None => edit.authorized < to,
+    };
+    let mut between: Vec<&AuthorizedEdit> = edits.iter().filter(is_between).collect();
+    between.sort_by_key(|edit| edit.completed.map_or(edit.authorized, |(seq, _)| seq));
+    let hash = |digest: &Option<Arc<str>>| digest.as_deref().and_then(ContentHash::parse);
+    let files = between.into_iter().flat_map(|edit| {
+        let is_made = edit.completed.is_some_and(|(_, is_made)| is_made);
+        edit.files.iter().map(move |file| ToolEdit {
+            path: file.path.as_path().to_owned(),
+            before: hash(&file.before),
+            after: hash(&file.after),
+            is_made,
+        })
+    });
+    files.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::machine::FileDigests;
+    use crate::types::RecordedState;
+
+    /// What a session and its processes do.
+    #[derive(Clone, Debug)]
+    enum Action {
+        /// A call that edits one of two files is authorized.
+        Authorize(bool),
+        /// The state before the step is recorded, or can't be.
+        Record(bool),
+        /// One of the running calls ends, after it has changed its file or not.
+        Complete(prop::sample::Index, bool),
+        /// The next step begins; the state after the one before may be recorded.
+        NextStep(bool),
+        /// The results of running calls are lost. The state is recorded if the process goes on so far. A later one resumes
+        /// the session, and finds that the calls have changed their files or not.
+        Stop { is_recorded: bool, is_made: bool },
+    }
+
+    fn action() -> impl Strategy<Value = Action> {
+        prop_oneof![
+            4 => any::<bool>().prop_map(Action::Authorize),
+            2 => prop::bool::weighted(0.9).prop_map(Action::Record),
+            4 => (any::<prop::sample::Index>(), prop::bool::weighted(0.9))
+                .prop_map(|(call, is_made)| Action::Complete(call, is_made)),
+            2 => any::<bool>().prop_map(Action::NextStep),
+            1 => any::<(bool, bool)>()
+                .prop_map(|(is_recorded, is_made)| Action::Stop { is_recorded, is_made }),
+        ]
+    }
+
+    /// A session as its journal has it, and as it was.
+    #[derive(Default)]
+    struct PlayedSession {
+        seq: u64,
+        step: u32,
+        is_step_recorded: bool,
+        edits: Vec<AuthorizedEdit>,
+        /// The calls whose results are awaited.
+        open: Vec<usize>,
+        states: Vec<StoredCheckpoint>,
+        /// The changes that were made before each state, after the one before, and the running calls whose results were lost.
+        made: Vec<Vec<usize>>,
+        lost: Vec<Vec<usize>>,
+    }
+
+    impl PlayedSession {
+        fn begin() -> Self {
+            let mut session =
+                Self { made: vec![Vec::new()], lost: vec![Vec::new()], ..Self::default() };
+            session.record(CheckpointKind::Step);
+            session
+        }
+
+        fn record(&mut self, kind: CheckpointKind) {
+            self.seq += 1;
+            let (files, bytes, left_out) = (0, 0, 0);
+            let contents = std::collections::BTreeMap::new();
+            let tree = ContentHash::of(b"").to_string().into();
+            let state = RecordedState { tree, files, bytes, left_out, contents };
+            let outcome = CheckpointOutcome::Recorded(state);
+            let (step, since, target) = (self.step, RunActivity::Edits, None);
+            let record = CheckpointRecord { kind, step, since, target, outcome };
+            self.states.push(StoredCheckpoint { seq: self.seq, record });
+            self.made.push(Vec::new());
+            self.lost.push(Vec::new());
+        }
+
+        fn end(&mut self, call: usize, is_made: bool) {
+            self.edits[call].completed = Some((self.seq, is_made));
+            if is_made {
+                self.made.last_mut().unwrap().push(call);
+            }
+        }
+
+        fn play(&mut self, action: &Action) {
+            self.seq += 1;
+            match action {
+                Action::Authorize(file) => {
+                    self.open.push(self.edits.len());
+                    let number = self.edits.len().to_string();
+                    let digest = ContentHash::of(number.as_bytes()).to_string();
+                    let path = file.to_string().into();
+                    let (before, after) = (None, Some(digest.into()));
+                    let files = [FileDigests { path, before, after }].into();
+                    let (call, authorized) = ((*number).into(), self.seq);
+                    let completed = None;
+                    self.edits.push(AuthorizedEdit { call, files, authorized, completed });
+                }
+                Action::Record(is_recorded) if !self.is_step_recorded && !self.open.is_empty() => {
+                    self.is_step_recorded = true;
+                    if *is_recorded {
+                        self.record(CheckpointKind::Step);
+                    }
+                }
+                Action::Complete(call, is_made)
+                    if self.is_step_recorded && !self.open.is_empty() =>
+                {
+                    let call = self.open.remove(call.index(self.open.len()));
+                    self.end(call, *is_made);
+                }
+                Action::NextStep(is_recorded) if self.open.is_empty() => {
+                    if *is_recorded {
+                        self.record(CheckpointKind::StepEnd);
+                    }
+                    (self.step, self.is_step_recorded) = (self.step + 1, false);
+                }
+                Action::Stop { is_recorded, is_made } => {
+                    let open = std::mem::take(&mut self.open);
+                    let has_begun = std::mem::take(&mut self.is_step_recorded);
+                    if has_begun {
+                        self.lost.last_mut().unwrap().extend(&open);
+                    }
+                    if *is_recorded {
+                        self.record(CheckpointKind::End);
+                    }
+                    self.seq += 1;
+                    // A run that has ended by itself has no running calls.
+                    if *is_made && has_begun && !*is_recorded {
+                        open.into_iter().for_each(|call| self.end(call, true));
+                    }
+                }
+                Action::Record(_) | Action::Complete(..) | Action::NextStep(_) => {}
+            }
+        }
+    }
+
+    proptest! {
+        /// A change is in the interval in which it was made, and in no other, in whatever order the records of the
+        /// authorization, the state and the result are.
+        #[test]
+        fn every_change_is_made_in_one_interval(actions in prop::collection::vec(action(), 0..60)) {
+            let mut session = PlayedSession::begin();
+            actions.iter().for_each(|action| session.play(action));
+            let name = |edit: &AuthorizedEdit| edit.files[0].after.clone().unwrap().to_string();
+            let PlayedSession { edits, states, made, lost, .. } = &session;
+            for (index, found) in states.iter().enumerate() {
+                let between = edits_between(edits, found.seq, states.get(index + 1));
+                let names = |is_made: bool| -> Vec<String> {
+                    let chosen = between.iter().filter(|edit| edit.is_made == is_made);
+                    chosen.map(|edit| edit.after.unwrap().to_string()).collect()
+                };
+                let expected: Vec<String> =
+                    made[index + 1].iter().map(|call| name(&edits[*call])).collect();
+                prop_assert_eq!(names(true), expected);
+                for call in &lost[index + 1] {
+                    let name = name(&edits[*call]);
+                    let is_made = edits[*call].completed.is_some_and(|(_, is_made)| is_made);
+                    prop_assert!(is_made || names(false).contains(&name));
+                }
+            }
+        }
     }
 }

@@ -161,7 +161,8 @@ fn format_detail(detail: &SessionDetail) -> String {
         text.push_str(&format!("parent     {parent}\n"));
     }
     for file in files {
-        let path = sanitize::line(&file.path);
+        let path = file.path.to_string();
+        let path = sanitize::line(&path);
         text.push_str(&format!("changed    {path} (+{} −{})\n", file.added, file.removed));
     }
     messages.iter().for_each(|message| text.push_str(&format_message(message)));

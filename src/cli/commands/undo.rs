@@ -10,7 +10,7 @@ use architect::app::{
     complete_pending_restore, watch_writes,
 };
 use architect::journal::{ForkOptions, JournalError, SessionId};
-use architect::types::pluralize;
+use architect::types::{FilePath, pluralize};
 use architect::view::sanitize;
 use architect::workspace::checkpoint::{
     ChangePatch, ForeignChanges, RestorePlan, SkippedEntry, UnrestorablePath,
@@ -57,8 +57,9 @@ pub(crate) fn diff(args: &DiffArgs, world: &ProcessEnv) -> Result<u8, CliError> 
 /// A changed file, as `architect diff --json` lists it.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct PatchDocument {
-    /// The file, relative to the workspace.
-    path: String,
+    /// The file, relative to the workspace. A path that is not UTF-8 is a NUL character and its bytes in hexadecimal.
+    #[schemars(with = "String")]
+    path: FilePath,
     /// Lines that were added; of binary contents, none.
     added: u64,
     /// Lines that were removed.
@@ -72,7 +73,7 @@ pub(crate) struct PatchDocument {
 impl From<&ChangePatch> for PatchDocument {
     fn from(change: &ChangePatch) -> Self {
         Self {
-            path: change.path.to_string_lossy().into_owned(),
+            path: FilePath::new(&change.path),
             added: change.added,
             removed: change.removed,
             note: change.note.clone(),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use architect::app::{ProcessEnv, SandboxedGit, open_worktrees, watch_writes};
 use architect::config::Config;
+use architect::types::FilePath;
 use architect::view::sanitize;
 use architect::workspace::worktree::{MergeOutcome, WorktreeInfo, Worktrees};
 use schemars::JsonSchema;
@@ -132,10 +133,10 @@ pub(super) fn merge(
             (MergedWork::FastForward { commit }, text)
         }
         MergeOutcome::Files(changes) => {
-            let paths: Vec<&str> = changes.iter().map(|change| &*change.path).collect();
-            let lines: String =
-                paths.iter().map(|path| format!("  {}\n", sanitize::line(path))).collect();
-            let files = paths.into_iter().map(str::to_owned).collect();
+            let paths = changes.into_iter().map(|change| change.path);
+            let files: Vec<FilePath> = paths.collect();
+            let line = |path: &FilePath| format!("  {}\n", sanitize::line(&path.to_string()));
+            let lines: String = files.iter().map(line).collect();
             let text = format!("changed, and not committed:\n{lines}{remove}\n");
             (MergedWork::Files { files }, text)
         }
@@ -237,8 +238,9 @@ enum MergedWork {
     },
     /// Files were changed, and not committed.
     Files {
-        /// Their paths.
-        files: Vec<String>,
+        /// Their paths. One that is not UTF-8 is a NUL character and its bytes in hexadecimal.
+        #[schemars(with = "Vec<String>")]
+        files: Vec<FilePath>,
     },
 }
 

@@ -18,7 +18,8 @@ use crate::machine::{
 };
 use crate::port::rejection;
 use crate::types::{
-    ConversationItem, MessageOrigin, MicroUsd, Reply, Tokens, ToolResult, Usage, UserMessage,
+    ConversationItem, FilePath, MessageOrigin, MicroUsd, Reply, Tokens, ToolResult, Usage,
+    UserMessage,
 };
 
 /// What the index stores of a session.
@@ -147,7 +148,7 @@ impl SessionContents {
 struct DetailCollector {
     messages: Vec<MessageRow>,
     calls: Vec<CallRow>,
-    files: BTreeMap<Arc<str>, FileRow>,
+    files: BTreeMap<FilePath, FileRow>,
     /// The record and its time.
     seq: u64,
     ts: String,
@@ -296,9 +297,9 @@ impl DetailCollector {
         let name = self.tool_names.get(result.call.as_str()).cloned();
         self.add_message(MessageRole::ToolResult, name.as_deref(), &result.text);
         for change in &*result.changes {
-            let path = change.path.to_string();
+            let path = change.path.clone();
             let new = || FileRow { path, action: change.action, added: 0, removed: 0 };
-            let file = self.files.entry(Arc::clone(&change.path)).or_insert_with(new);
+            let file = self.files.entry(change.path.clone()).or_insert_with(new);
             file.action = change.action;
             file.added += change.added;
             file.removed += change.removed;

@@ -1,13 +1,14 @@
 //! The database of the index: its tables, its access rights and its queries.
 
-use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::types::Type;
-use rusqlite::{Connection, Params, Row, Transaction, params};
+use rusqlite::{Connection, OptionalExtension as _, Params, Row, Transaction, ffi, params};
+use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
 
 use super::contents::SessionContents;
@@ -15,18 +16,22 @@ use super::measures::Measures;
 use super::rows::SessionDetail;
 use super::update::modified_nanos;
 use crate::journal::ListedSession;
+use crate::workspace::lock_within;
 
 /// The version of the tables. Tables of another version are dropped.
 const SCHEMA_VERSION: u32 = 6;
 
-/// How long to wait for another process that holds the database.
-const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long to wait for a transaction of another process.
+const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long to wait for another process that updates the database. Reading the journals instead takes as long as its
+/// update.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The tables. Message texts are stored once; the search has an index of their words.
 ///
 /// The page about the laboratory explains them to users, who may query them.
-pub(super) const TABLES: &str = "
-    BEGIN;
+const TABLES: &str = "
     CREATE TABLE sessions (
         key INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
@@ -91,7 +96,6 @@ pub(super) const TABLES: &str = "
         time INTEGER NOT NULL,
         PRIMARY KEY (session, state)
     ) WITHOUT ROWID;
-    COMMIT;
 ";
 
 /// The list entries.
@@ -109,21 +113,31 @@ pub(super) const COSTS: &str = "SELECT json_object('day', day, 'model', model, '
          'input_tokens', sum(input), 'output_tokens', sum(output), 'cost', sum(cost) / 1e6) \
      FROM calls GROUP BY day, model, purpose ORDER BY day DESC, model, purpose";
 
-/// Opens the database in a file that only the user can read.
-pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
-    let mut database = connect(path)?;
-    let read_version = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-    let sql = "SELECT (SELECT count(*) FROM sqlite_schema), user_version FROM pragma_user_version";
-    match database.query_row(sql, [], read_version)? {
-        (_, SCHEMA_VERSION) => return Ok(database),
-        (0_u32, 0) => {}
-        _ => {
-            drop(database);
-            remove_files(path);
-            database = connect(path)?;
-        }
+/// Takes the right to change the database, which one process has at a time. It ends with the returned file.
+///
+/// The locks of the database itself last for a transaction. An update has several, and depends on what was there before.
+pub(super) fn lock(path: &Path) -> rusqlite::Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-lock");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = options.custom_flags(flags).open(name);
+    let is_locked = |file: File| Ok(lock_within(&file, LOCK_TIMEOUT)?.then_some(file));
+    match file.and_then(is_locked) {
+        Ok(Some(file)) => Ok(file),
+        Ok(None) => Err(failure(ffi::SQLITE_BUSY, "another process updates it")),
+        Err(error) => Err(failure(ffi::SQLITE_CANTOPEN, &format!("could not lock it: {error}"))),
     }
-    create_tables(database)
+}
+
+/// Opens the database, whose lock the caller has, and creates the tables if it has none of this version.
+pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
+    let database = connect(path)?;
+    match generation(&database)? {
+        Some(_) => Ok(database),
+        None => reset(path),
+    }
 }
 
 /// Opens a database in memory.
@@ -131,38 +145,60 @@ pub(super) fn in_memory() -> rusqlite::Result<Connection> {
     create_tables(Connection::open_in_memory()?)
 }
 
-/// Removes the file and its unfinished changes.
-pub(super) fn remove_files(path: &Path) {
-    for ending in ["", "-journal", "-wal", "-shm"] {
-        let mut name = OsString::from(path);
-        name.push(ending);
-        let _ = fs::remove_file(name);
-    }
+/// Replaces the content of the database by empty tables, whatever is in the file. The caller has the lock.
+///
+/// The file stays the same, and changes in transactions: other processes that have it open see either content.
+pub(super) fn reset(path: &Path) -> rusqlite::Result<Connection> {
+    let database = open_file(path)?;
+    database.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, true)?;
+    configure(&database)?;
+    database.execute_batch("VACUUM")?;
+    database.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, false)?;
+    create_tables(database)
 }
 
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    // A named pipe would block, and a link lead elsewhere.
-    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(cannot_open("it is not a file"));
-    }
-    // SQLite itself would create it readable for everyone; if this fails, SQLite reports why.
-    let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    let database = Connection::open(path)?;
-    database.busy_timeout(BUSY_TIMEOUT)?;
-    // What a crash of the machine loses is built again; shared memory does not work on network file systems.
-    database.pragma_update(None, "synchronous", "OFF")?;
-    database.pragma_update(None, "journal_mode", "TRUNCATE")?;
+/// Returns the random number that the tables got when they were created; `None` if they aren't of this version.
+pub(super) fn generation(database: &Connection) -> rusqlite::Result<Option<i32>> {
+    let sql = "SELECT application_id FROM pragma_application_id, pragma_user_version WHERE user_version = ?";
+    database.prepare_cached(sql)?.query_row([SCHEMA_VERSION], |row| row.get(0)).optional()
+}
+
+/// Opens the database in a file that only the user can read.
+pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let database = open_file(path)?;
+    configure(&database)?;
     Ok(database)
 }
 
-fn cannot_open(reason: &str) -> rusqlite::Error {
-    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
-    rusqlite::Error::SqliteFailure(code, Some(reason.to_owned()))
+fn open_file(path: &Path) -> rusqlite::Result<Connection> {
+    // A named pipe would block, and a link lead elsewhere.
+    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(failure(ffi::SQLITE_CANTOPEN, "it is not a file"));
+    }
+    // SQLite itself would create it readable for everyone; if this fails, SQLite reports why. An existing file is not
+    // opened: closing it would end the locks of other connections of this process.
+    let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    Connection::open(path)
+}
+
+fn configure(database: &Connection) -> rusqlite::Result<()> {
+    database.busy_timeout(BUSY_TIMEOUT)?;
+    // What a crash of the machine loses is built again; shared memory does not work on network file systems.
+    database.pragma_update(None, "synchronous", "OFF")?;
+    database.pragma_update(None, "journal_mode", "TRUNCATE")
+}
+
+fn failure(code: i32, reason: &str) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(reason.to_owned()))
 }
 
 fn create_tables(database: Connection) -> rusqlite::Result<Connection> {
-    database.execute_batch(TABLES)?;
-    database.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    let generation: i32 =
+        database.query_row("SELECT random() & 0x7fffffff", [], |row| row.get(0))?;
+    database.execute_batch(&format!(
+        "BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {generation}; \
+         PRAGMA user_version = {SCHEMA_VERSION}; COMMIT"
+    ))?;
     Ok(database)
 }
 

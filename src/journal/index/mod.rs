@@ -3,8 +3,11 @@
 //! It is built from the journals alone, in a database beside them, and brought up to date before each query: journals
 //! with a changed length or time are read again. For a session that has ended, a list needs the header and the last
 //! record only; the first query that needs more replays the journals. A run neither writes the index nor waits for it.
-//! A broken index, or one of another release, is built again; where it cannot be written (another process holds it,
-//! the disk is full or read-only), a temporary one in memory answers.
+//!
+//! A process that finds it up to date only reads it. Another one first takes the right to change it, which one process
+//! has at a time, and then looks again: its file is never removed, since others have it open. If it is broken even then,
+//! or of another release, it is emptied and built again; where it cannot be written (another process holds it, the
+//! disk is full or read-only), a temporary one in memory answers.
 
 mod contents;
 mod database;
@@ -15,6 +18,7 @@ mod update;
 
 use std::time::SystemTime;
 
+use log::Level;
 use rusqlite::{Connection, ErrorCode, params};
 use serde::de::DeserializeOwned;
 
@@ -35,6 +39,8 @@ use contents::SessionContents;
 pub struct SessionIndex {
     store: SessionStore,
     database: Connection,
+    /// Which tables were brought up to date: another process may have built others since.
+    generation: Option<i32>,
     is_in_memory: bool,
 }
 
@@ -45,9 +51,12 @@ impl SessionIndex {
     ///
     /// Fails if the store can't be listed.
     pub fn open(store: &SessionStore) -> Result<Self> {
-        match Self::open_at(store, false) {
-            Err(JournalError::Index(error)) => Self::open_fallback(store, &error),
-            opened => opened,
+        match Self::open_current(store) {
+            Ok(Some(index)) => Ok(index),
+            Ok(None) | Err(JournalError::Index(_)) => {
+                Ok(Self::open_changed(store, false, |_| Ok(()))?.index)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -57,65 +66,101 @@ impl SessionIndex {
     ///
     /// Fails if the store can't be listed.
     pub fn rebuild(store: &SessionStore) -> Result<Self> {
-        database::remove_files(&store.index_path());
+        let path = store.index_path();
+        if let Err(error) = database::lock(&path).and_then(|_lock| database::reset(&path)) {
+            log::warn!("could not empty the session index: {error}");
+        }
         Self::open(store)
     }
 
-    fn open_at(store: &SessionStore, is_in_memory: bool) -> Result<Self> {
-        let database = match is_in_memory {
-            true => database::in_memory()?,
-            false => database::open(&store.index_path())?,
-        };
-        let mut index = Self { store: store.clone(), database, is_in_memory };
-        index.update()?;
-        Ok(index)
+    /// Opens the index if it is up to date, which needs no lock.
+    fn open_current(store: &SessionStore) -> Result<Option<Self>> {
+        let database = database::connect(&store.index_path())?;
+        let generation = database::generation(&database)?;
+        let is_current = generation.is_some() && update::is_current(store, &database)?;
+        let index = || Self { store: store.clone(), database, generation, is_in_memory: false };
+        Ok(is_current.then(index))
     }
 
-    /// Replaces a failed index: by a new file if the old one is broken, by memory otherwise.
-    fn open_fallback(store: &SessionStore, error: &rusqlite::Error) -> Result<Self> {
-        if is_broken(error) {
-            log::warn!("the session index is broken ({error}); building it again");
-            database::remove_files(&store.index_path());
-            match Self::open_at(store, false) {
-                Err(JournalError::Index(again)) => {
-                    log::warn!("could not build the session index: {again}");
+    /// Opens the index as the only process that changes it, brings it up to date, and runs a query. A broken index is
+    /// built again; one that can't be used is replaced by one in memory.
+    fn open_changed<T>(
+        store: &SessionStore,
+        needs_whole: bool,
+        query: impl Fn(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<Changed<T>> {
+        let change = |database: rusqlite::Result<Connection>, is_in_memory| {
+            let mut database = database?;
+            let update = update::update(store, &mut database, needs_whole)?;
+            let answer = query(&database)?;
+            let generation = database::generation(&database)?;
+            let index = Self { store: store.clone(), database, generation, is_in_memory };
+            Ok(Changed { index, update, answer })
+        };
+        let path = store.index_path();
+        let change_file = || {
+            let _lock = database::lock(&path)?;
+            match change(database::open(&path), false) {
+                Err(JournalError::Index(error)) if is_broken(&error) => {
+                    log::warn!("the session index is broken ({error}); building it again");
+                    change(database::reset(&path), false)
                 }
-                opened => return opened,
+                changed => changed,
             }
-        } else {
-            log::warn!("the session index can't be used ({error}); using a temporary one");
+        };
+        match change_file() {
+            Err(JournalError::Index(error)) => {
+                // Another process that holds it for long is no reason to worry: the answer is the same.
+                let level = if is_busy(&error) { Level::Info } else { Level::Warn };
+                log::log!(
+                    level,
+                    "the session index can't be used ({error}); using a temporary one"
+                );
+                change(database::in_memory(), true)
+            }
+            changed => changed,
         }
-        Self::open_at(store, true)
     }
 
     /// Brings the index up to date with the journals.
     ///
     /// # Errors
     ///
-    /// Fails if the store can't be listed, or the database fails.
+    /// Fails if the store can't be listed.
     pub fn update(&mut self) -> Result<IndexUpdate> {
-        update::update(&self.store, &mut self.database, false)
+        if self.is_in_memory {
+            return update::update(&self.store, &mut self.database, false);
+        }
+        let Changed { index, update, .. } = Self::open_changed(&self.store, false, |_| Ok(()))?;
+        *self = index;
+        Ok(update)
     }
 
-    /// Runs a query; if the database fails, retries once with another one.
+    /// Runs a query; if the database does not have what it needs, or fails, changes it first.
     fn query<T>(
         &mut self,
         query: impl Fn(&Connection) -> rusqlite::Result<T>,
         needs_whole: bool,
     ) -> Result<T> {
-        let run = |index: &mut Self| {
-            if needs_whole && !database::is_whole(&index.database)? {
-                update::update(&index.store, &mut index.database, true)?;
+        if self.is_in_memory {
+            if needs_whole && !database::is_whole(&self.database)? {
+                update::update(&self.store, &mut self.database, true)?;
             }
-            Ok(query(&index.database)?)
-        };
-        match run(self) {
-            Err(JournalError::Index(error)) if !self.is_in_memory => {
-                *self = Self::open_fallback(&self.store, &error)?;
-                run(self)
-            }
-            answer => answer,
+            return Ok(query(&self.database)?);
         }
+        // The answer and what it depends on are of one moment.
+        let read = || {
+            let database = self.database.unchecked_transaction()?;
+            let is_same = database::generation(&database)? == self.generation;
+            let is_ready = is_same && (!needs_whole || database::is_whole(&database)?);
+            is_ready.then(|| query(&database)).transpose()
+        };
+        if let Ok(Some(answer)) = read() {
+            return Ok(answer);
+        }
+        let changed = Self::open_changed(&self.store, needs_whole, query)?;
+        *self = changed.index;
+        Ok(changed.answer)
     }
 
     /// Returns the sessions, the most recently written first.
@@ -180,7 +225,7 @@ impl SessionIndex {
     /// Fails if there is no such session, if a process runs it, and on an I/O error.
     pub fn remove(&mut self, session: SessionId) -> Result<Vec<SessionId>> {
         let removed = self.store.remove_with_dispatched(session)?;
-        self.update()?;
+        self.forget_removed();
         Ok(removed)
     }
 
@@ -191,9 +236,23 @@ impl SessionIndex {
     /// Fails on an I/O error.
     pub fn clean_up(&mut self, before: SystemTime) -> Result<Vec<SessionId>> {
         let removed = self.store.clean_up(before)?;
-        self.update()?;
+        self.forget_removed();
         Ok(removed)
     }
+
+    /// Brings the index up to date after sessions were removed. They are, even if this fails.
+    fn forget_removed(&mut self) {
+        if let Err(error) = self.update() {
+            log::warn!("the session index still has the removed sessions: {error}");
+        }
+    }
+}
+
+/// An index that was brought up to date.
+struct Changed<T> {
+    index: SessionIndex,
+    update: IndexUpdate,
+    answer: T,
 }
 
 impl SessionDetail {
@@ -218,6 +277,12 @@ fn mark_running(store: &SessionStore, row: &mut SessionRow) {
     if is_open && store.is_running(row.session_id).unwrap_or(false) {
         row.status = SessionStatus::Running;
     }
+}
+
+/// Returns whether another process holds the database.
+fn is_busy(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 /// Returns whether an error is caused by the content of the file, and not by who holds it.

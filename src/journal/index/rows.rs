@@ -9,7 +9,8 @@ use crate::journal::{
     EndedRecord, ListedSession, SessionHeader, SessionId, SessionSetup, WallTime,
 };
 use crate::types::{
-    ConversationItem, FaultKind, FileAction, MicroUsd, Tokens, ToolStatus, WordEnum as _, word_enum,
+    ConversationItem, FaultKind, FileAction, FilePath, MicroUsd, Tokens, ToolStatus, WordEnum as _,
+    word_enum,
 };
 
 /// A session in a list.
@@ -194,8 +195,9 @@ pub(super) struct StateRow {
 /// A file that tools changed.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FileRow {
-    /// The file, relative to the workspace.
-    pub path: String,
+    /// The file, relative to the workspace. A path that is not UTF-8 is a NUL character and its bytes in hexadecimal.
+    #[schemars(with = "String")]
+    pub path: FilePath,
     /// The last action.
     pub action: FileAction,
     /// Lines added by all calls.

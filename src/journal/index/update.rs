@@ -43,27 +43,53 @@ const QUEUE_LENGTH: usize = 64;
 /// The approximate duration of a transaction, for which other processes wait.
 const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(100);
 
+/// How the database differs from the journals.
+#[derive(Default)]
+struct Differences {
+    /// New and changed journals, with what the database has of them.
+    changed: Vec<(ListedSession, Option<IndexedSession>)>,
+    unchanged: usize,
+    /// Sessions that are in the database only.
+    removed: Vec<IndexedSession>,
+}
+
+impl Differences {
+    fn find(store: &SessionStore, database: &Connection, needs_whole: bool) -> Result<Self> {
+        let mut known = indexed_sessions(database)?;
+        let mut found = Self::default();
+        for listed in store.list()? {
+            let old = known.remove(&listed.session.to_string());
+            let is_same = |old: &IndexedSession| {
+                (old.bytes, old.modified) == (listed.bytes, modified_nanos(&listed))
+                    && (old.is_whole || !needs_whole)
+            };
+            match old {
+                Some(old) if is_same(&old) => found.unchanged += 1,
+                old => found.changed.push((listed, old)),
+            }
+        }
+        found.removed = known.into_values().collect();
+        Ok(found)
+    }
+}
+
+/// Returns whether the database has the list entries of all journals as they are, and of no others.
+pub(super) fn is_current(store: &SessionStore, database: &Connection) -> Result<bool> {
+    let Differences { changed, removed, .. } = Differences::find(store, database, false)?;
+    Ok(changed.is_empty() && removed.is_empty())
+}
+
 /// Brings the database up to date with the journals of a store: with their list entries, or with all of their content.
-/// Several sessions form a transaction, so that an interrupted update keeps all but the newest.
+/// Several sessions form a transaction, so that an interrupted update keeps all but the newest. No other process may
+/// change the database meanwhile.
 pub(super) fn update(
     store: &SessionStore,
     database: &mut Connection,
     needs_whole: bool,
 ) -> Result<IndexUpdate> {
-    let mut known = indexed_sessions(database)?;
-    let mut updated = IndexUpdate::default();
-    let mut changed = Vec::new();
-    for listed in store.list()? {
-        let old = known.remove(&listed.session.to_string());
-        let is_same = |old: &IndexedSession| {
-            (old.bytes, old.modified) == (listed.bytes, modified_nanos(&listed))
-                && (old.is_whole || !needs_whole)
-        };
-        match old {
-            Some(old) if is_same(&old) => updated.unchanged += 1,
-            old => changed.push((listed, old)),
-        }
-    }
+    let Differences { changed, unchanged, removed } =
+        Differences::find(store, database, needs_whole)?;
+    let mut updated = IndexUpdate { unchanged, ..IndexUpdate::default() };
     updated.read = changed.len();
     let next = Mutex::new(changed.iter());
     let read_next = || {
@@ -100,10 +126,10 @@ pub(super) fn update(
         }
         Ok(())
     })?;
-    updated.removed = known.len();
-    if !known.is_empty() {
+    updated.removed = removed.len();
+    if !removed.is_empty() {
         let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        known.into_values().try_for_each(|old| delete_session(&change, old.key))?;
+        removed.into_iter().try_for_each(|old| delete_session(&change, old.key))?;
         change.commit()?;
     }
     Ok(updated)

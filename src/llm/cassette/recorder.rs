@@ -15,7 +15,7 @@ use super::record::{
 use crate::llm::exchange::{HttpTransport, IncomingResponse, ResponseBody};
 use crate::net::{HttpRequest, Result, Secrets, mask_address};
 use crate::port::{CancellationToken, lock};
-use crate::workspace::{open_without_links, resolve_inside};
+use crate::workspace::{open_anywhere, open_without_links, resolve_inside};
 
 /// Records exchanges with models. Clones write to the same file.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl Recorder {
             open_without_links(&path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, 0o600)
         } else {
             let mut options = File::options();
-            options.write(true).create(true).truncate(true).mode(0o600).open(path)
+            open_anywhere(path, options.write(true).create(true).truncate(true).mode(0o600))
         };
         let file = Some(file.map_err(failed)?);
         let mut file =

@@ -14,18 +14,20 @@ pub struct ModelUsage {
     pub model: Arc<str>,
     /// Its calls, each counted once with its retries.
     pub calls: u32,
-    /// Their cost; zero if the model has no price.
-    pub cost: MicroUsd,
+    /// Their cost; `None` if the model has no price.
+    pub cost: Option<MicroUsd>,
 }
 
 impl ModelUsage {
     /// Adds calls and costs of a model to those of several, which are in the order of their first calls.
-    pub fn add(usages: &mut Vec<Self>, model: &Arc<str>, calls: u32, cost: MicroUsd) {
-        if calls == 0 && cost == MicroUsd::ZERO {
+    pub fn add(usages: &mut Vec<Self>, model: &Arc<str>, calls: u32, cost: Option<MicroUsd>) {
+        if calls == 0 && cost.unwrap_or_default() == MicroUsd::ZERO {
             return;
         }
         if let Some(usage) = usages.iter_mut().find(|usage| usage.model == *model) {
-            (usage.calls, usage.cost) = (usage.calls + calls, usage.cost + cost);
+            usage.calls += calls;
+            let costs = [usage.cost, cost].into_iter().flatten();
+            usage.cost = costs.reduce(|sum, cost| sum + cost);
         } else {
             usages.push(Self { model: Arc::clone(model), calls, cost });
         }
@@ -48,7 +50,7 @@ impl ModelUsage {
             Arc::clone(state.run().called_model(purpose).unwrap_or(main))
         };
         let (old, new) = (before.run(), now.run());
-        let cost = new.used.cost.saturating_sub(old.used.cost);
+        let cost = old.rules.price.map(|_| new.used.cost.saturating_sub(old.used.cost));
         if matches!(event, Some(Event::UsageReported { .. })) {
             // The models of a sub-agent are not known; it begins with that of the run.
             Self::add(usages, main, u32::from(old.used != new.used), cost);
@@ -56,7 +58,7 @@ impl ModelUsage {
             // The event ends a call of the state before, and may begin one.
             Self::add(usages, &model(before), 0, cost);
             let calls = new.model_calls.saturating_sub(old.model_calls);
-            Self::add(usages, &model(now), calls, MicroUsd::ZERO);
+            Self::add(usages, &model(now), calls, new.rules.price.map(|_| MicroUsd::ZERO));
         }
     }
 }
@@ -65,28 +67,32 @@ impl ModelUsage {
 mod tests {
     use super::*;
     use crate::machine::start;
-    use crate::types::{ConversationItem, EffectId, MessageOrigin, RunRules, Tokens, Usage};
+    use crate::types::{ConversationItem, EffectId, MessageOrigin, Price, RunRules, Tokens, Usage};
 
     #[test]
     fn each_model_has_its_calls_and_costs() {
         let [a, b]: [Arc<str>; 2] = ["a".into(), "b".into()];
         let mut usages = Vec::new();
         for (model, calls, cost) in [(&a, 0, 0), (&a, 1, 0), (&b, 0, 5), (&a, 2, 7)] {
-            ModelUsage::add(&mut usages, model, calls, MicroUsd(cost));
+            ModelUsage::add(&mut usages, model, calls, Some(MicroUsd(cost)));
         }
-        let usage = |model, calls, cost| ModelUsage { model, calls, cost: MicroUsd(cost) };
+        let usage = |model, calls, cost| ModelUsage { model, calls, cost: Some(MicroUsd(cost)) };
         assert_eq!(usages, [usage(a, 3, 7), usage(b, 0, 5)]);
     }
 
     #[test]
     fn a_call_of_a_sub_agent_counts_if_it_used_anything() {
         let task = ConversationItem::user(MessageOrigin::Task, "task");
-        let before = start(RunRules::default(), task).state;
+        let rules = RunRules { price: Some(Price::default()), ..RunRules::default() };
+        let before = start(rules, task).state;
         let mut now = before.clone();
         let usages = |now: &State, event: Option<&Event>| {
             let mut usages = Vec::new();
             ModelUsage::add_between(&mut usages, &"main".into(), (&before, event, now));
-            usages.into_iter().map(|usage| (usage.calls, usage.cost.0)).collect::<Vec<_>>()
+            usages
+                .into_iter()
+                .map(|usage| (usage.calls, usage.cost.map_or(0, |cost| cost.0)))
+                .collect::<Vec<_>>()
         };
         let (id, usage, cost) = (EffectId(1), Usage::default(), MicroUsd::ZERO);
         let report = Event::UsageReported { id, usage, cost };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::{ConversationItem, FileAction, ToolExchange};
+use crate::types::{ConversationItem, FileAction, FilePath, ToolExchange};
 
 /// What replaces the parts of a conversation that were compacted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -18,7 +18,7 @@ pub(crate) struct WorkRecord {
     /// How often each tool ran, and how often it failed.
     tool_counts: BTreeMap<Arc<str>, (u32, u32)>,
     /// The last change of each file.
-    changed_files: BTreeMap<Arc<str>, FileAction>,
+    changed_files: BTreeMap<FilePath, FileAction>,
     /// The files that were read, newest last.
     read_files: Vec<Arc<str>>,
     /// The newest answer that the summary doesn't cover.
@@ -67,7 +67,7 @@ impl WorkRecord {
             *runs += 1;
             *failures += u32::from(!result.is_ok());
             for change in &result.changes {
-                self.changed_files.insert(Arc::clone(&change.path), change.action);
+                self.changed_files.insert(change.path.clone(), change.action);
             }
             for path in &result.reads {
                 self.read_files.retain(|known| known != path);

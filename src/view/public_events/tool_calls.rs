@@ -111,7 +111,7 @@ impl ToolCallTracker {
             return;
         };
         let only = || match result.changes.as_slice() {
-            [only] => Some(Arc::clone(&only.path)),
+            [only] => Some(only.path.to_text().into()),
             _ => None,
         };
         ends.push(PublicEventKind::ToolCallEnd(ToolCallEnd {

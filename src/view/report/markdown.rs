@@ -140,13 +140,14 @@ pub(super) fn row(cells: &[String], code_columns: usize) -> String {
 fn step_changes(changes: &[StepChange], mut left: usize) -> String {
     let mut blocks = Vec::new();
     for (index, change) in changes.iter().enumerate() {
-        let Some(rest) = left.checked_sub(change.path.len() + change.patch.len()) else {
+        let path = change.path.to_string();
+        let Some(rest) = left.checked_sub(path.len() + change.patch.len()) else {
             blocks.push(format!("… and {} more\n", changes.len() - index));
             break;
         };
         left = rest;
-        let StepChange { step, path, added, removed, .. } = change;
-        blocks.push(format!("Step {step}: {} +{added} −{removed}\n", code_span(path)));
+        let StepChange { step, added, removed, .. } = change;
+        blocks.push(format!("Step {step}: {} +{added} −{removed}\n", code_span(&path)));
         if !change.patch.is_empty() {
             let patch = sanitize::multiline(&change.patch);
             let (fence, patch) = (fence(&patch), patch.trim_end_matches('\n'));

@@ -109,7 +109,7 @@ pub(super) fn tables(report: &RunReport<'_>) -> Vec<ReportTable> {
 fn files(report: &RunReport<'_>) -> ReportTable {
     let row = |file: &FileChange| {
         vec![
-            cell(&file.path),
+            cell(&file.path.to_string()),
             file.action.to_string(),
             format!("+{} −{}", file.added, file.removed),
         ]

@@ -10,7 +10,9 @@ use serde_json::{Map, Value};
 
 use super::changed_files::ChangedFiles;
 use crate::machine::{RunStatus, StopReason};
-use crate::types::{Effort, FileAction, FileChange, MicroUsd, Sha256Digest, TimeSpan, Usage};
+use crate::types::{
+    Effort, FileAction, FileChange, FilePath, MicroUsd, Sha256Digest, TimeSpan, Usage,
+};
 use crate::view::CostSource;
 use crate::view::public_events::{SCHEMA, TokenUsage, dollars, millis, reason, seconds};
 
@@ -190,8 +192,9 @@ pub struct ToolUsed {
 /// A changed file, as it is written.
 #[derive(Serialize, JsonSchema)]
 struct ModifiedFile<'a> {
-    /// The file, relative to the workspace.
-    path: &'a str,
+    /// The file, relative to the workspace. A path that is not UTF-8 is a NUL character and its bytes in hexadecimal.
+    #[schemars(with = "String")]
+    path: &'a FilePath,
     /// How it differs between the start and the end of the run.
     action: FileAction,
 }

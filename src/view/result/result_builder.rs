@@ -50,9 +50,10 @@ impl RunResultBuilder {
             }
         }
         let models = info.prior_models.iter();
-        let models = models.map(|ModelUsage { model, calls, cost }| {
-            let cost = Some(*cost).filter(|cost| *cost > MicroUsd::ZERO);
-            ModelUsed { model: Arc::clone(model), calls: *calls, cost }
+        let models = models.map(|ModelUsage { model, calls, cost }| ModelUsed {
+            model: Arc::clone(model),
+            calls: *calls,
+            cost: *cost,
         });
         let result = RunResult {
             models: models.collect(),

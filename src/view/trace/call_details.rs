@@ -57,12 +57,12 @@ pub(super) fn tool(call: &TurnCall<'_>, status: Option<ToolStatus>) -> Markup {
         facts.extend(waited.map(|time| format!("authorized in {time}")));
     }
     let others = call.span.into_iter().flat_map(|span| &span.changes);
-    let others = others.filter(|it| !call.changes.iter().any(|own| *own.path == *it.path));
+    let others = others.filter(|it| !call.changes.iter().any(|own| own.path == it.path));
     html! {
         p { (facts.join(" · ")) }
         (arguments(call.arguments))
         @for FileChange { path, action, added, removed } in others {
-            p { (action.as_str()) " " code { (sanitize::line(path)) } " +" (added) " −" (removed) }
+            p { (action.as_str()) " " code { (sanitize::line(&path.to_string())) } " +" (added) " −" (removed) }
         }
         @for change in &call.changes { h4 { (file_change(change)) } (patch(change)) }
         @if let Some(result) = call.result { h4 { "Output" } (text(&result.text)) }

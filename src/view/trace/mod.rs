@@ -28,7 +28,7 @@ pub use timeline::{CallEnd, CallSpan, SpanUsage, SubagentSpan, ToolSpan};
 pub use tracer::{RecordContent, TraceStep, Tracer};
 
 use crate::machine::{StateKind, StopReason};
-use crate::types::{CallId, MicroUsd, RunTime, TimeSpan, Tokens};
+use crate::types::{CallId, FilePath, MicroUsd, RunTime, TimeSpan, Tokens};
 use crate::view::public_events::{dollars, millis, reason};
 
 /// The session of a trace.
@@ -108,8 +108,9 @@ pub struct SubagentTrace {
 pub struct StepChange {
     /// The step.
     pub step: u32,
-    /// The file.
-    pub path: String,
+    /// The file. A path that is not UTF-8 is a NUL character and its bytes in hexadecimal.
+    #[schemars(with = "String")]
+    pub path: FilePath,
     /// Lines that were added.
     pub added: u64,
     /// Lines that were removed.

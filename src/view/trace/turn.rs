@@ -162,7 +162,7 @@ pub(super) fn turns(trace: &Trace) -> (Vec<Turn<'_>>, Vec<&StepChange>) {
         };
         let turn = &mut turns[index];
         let changed = |call: &&mut TurnCall<'_>| {
-            call.span.is_some_and(|span| span.changes.iter().any(|it| *it.path == *change.path))
+            call.span.is_some_and(|span| span.changes.iter().any(|it| it.path == change.path))
         };
         let mut owners = turn.calls.iter_mut().filter(changed);
         match (owners.next(), owners.next()) {

@@ -51,7 +51,7 @@ impl OriginalFiles {
                 |digest: &Option<std::sync::Arc<str>>| digest.as_deref().map(str::to_owned);
             let (before, after) = (digest(&image.before), digest(&image.after));
             self.replaced
-                .entry(image.path.to_string())
+                .entry(image.path.to_text())
                 .and_modify(|known| known.1.clone_from(&after))
                 .or_insert((before, after));
         }

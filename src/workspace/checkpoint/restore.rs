@@ -300,14 +300,34 @@ pub fn copy_beside(root: &WorkspaceRoot, path: &Path) -> io::Result<PathBuf> {
     Ok(path.to_owned())
 }
 
+/// The longest name of a file, in bytes.
+const MAX_NAME_BYTES: usize = 255;
+
 /// Returns names for copies of a file.
 fn copy_names(path: &Path) -> impl Iterator<Item = OsString> {
     let name = path.file_name().unwrap_or_default();
     (1..10_000).map(move |number| {
-        let mut copy = name.to_owned();
-        copy.push(format!(".before-undo-{number}"));
+        let end = format!(".before-undo-{number}");
+        let mut copy = shorten_name(name, MAX_NAME_BYTES - end.len());
+        copy.push(end);
         copy
     })
+}
+
+/// Returns a name of this many bytes at the most. A name that is too long loses characters before its extension.
+fn shorten_name(name: &OsStr, most: usize) -> OsString {
+    let bytes = name.as_bytes();
+    if bytes.len() <= most {
+        return name.to_owned();
+    }
+    let extension = Path::new(name).extension().map_or(0, |extension| extension.len() + 1);
+    let extension = if extension <= most / 2 { extension } else { 0 };
+    let mut end = most - extension;
+    // The bytes of a character stay together.
+    while end > 0 && bytes[end] & 0xc0 == 0x80 {
+        end -= 1;
+    }
+    OsStr::from_bytes(&[&bytes[..end], &bytes[bytes.len() - extension..]].concat()).to_owned()
 }
 
 /// Removes the folders of new contents that interrupted or failed restores have left. No restore may be under way.
@@ -541,4 +561,23 @@ fn refuse_folder(folder: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
 
 fn set_mode(folder: OwnedFd, mode: u32) -> io::Result<()> {
     File::from(folder).set_permissions(Permissions::from_mode(mode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_copy_is_as_short_as_the_file_system_wants() {
+        let copy = |name: &str| copy_names(Path::new(name)).next().unwrap().into_string().unwrap();
+        assert_eq!(copy("d/a.txt"), "a.txt.before-undo-1");
+        for (name, expected) in [
+            ("n".repeat(255), "n".repeat(241)),
+            ("é".repeat(127) + "x", "é".repeat(120)),
+            ("é".repeat(125) + "a.txt", "é".repeat(118) + ".txt"),
+            ("n".to_owned() + "." + &"x".repeat(253), "n.".to_owned() + &"x".repeat(239)),
+        ] {
+            assert_eq!(copy(&name), expected + ".before-undo-1");
+        }
+    }
 }

@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::workspace::path::{RelPath, escape_name};
+use crate::types::escape_name;
+use crate::workspace::path::RelPath;
 
 /// A folder of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ use super::MERGE_EXTENSION;
 use super::error::WorktreeError;
 use super::git::path_of;
 use super::tree_copy::{EntryContent, remove_all, remove_entry};
-use crate::types::{Durability, FileAction, FileChange};
+use crate::types::{Durability, FileAction, FileChange, FilePath};
 use crate::workspace::edit_batch::{
     BatchedChange, apply_changes, is_leftover_name, leftover_path, rename_to_new, sha256,
     temp_file_name,
@@ -90,14 +90,14 @@ impl PlannedChange {
             _ => FileAction::Modified,
         };
         let (added, removed) = (after.lines_not_in(before), before.lines_not_in(&after));
-        let change = FileChange { path: path.to_string_lossy().into(), action, added, removed };
+        let change = FileChange { path: FilePath::new(&path), action, added, removed };
         let replaced = file_digest(before);
         Self { before: before.digest(), replaced, path, after, change }
     }
 
     /// Returns the path of the file, in the tree that is changed.
     pub(super) fn path(&self) -> String {
-        self.path.to_string_lossy().into_owned()
+        self.change.path.to_string()
     }
 
     /// Returns the name, in the top folder, of a new link, or of a file in the place of another entry, until all files are
@@ -111,8 +111,7 @@ impl PlannedChange {
         let staged = PathBuf::from(self.staged_name());
         let digests = [self.replaced.clone(), file_digest(ours), file_digest(&self.after)];
         let digests = digests.into_iter().flatten();
-        let path = self.path.to_str().map(str::to_owned);
-        let beside = digests.filter_map(move |digest| Some(leftover_path(path.as_ref()?, &digest)));
+        let beside = digests.map(|digest| leftover_path(&self.path, &digest));
         beside.chain([staged])
     }
 

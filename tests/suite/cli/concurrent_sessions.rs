@@ -1,6 +1,10 @@
-//! Several runs that are given the same id for their session.
+//! Several processes with one store: runs with the same id for their session, and queries of the index.
 
-use crate::kit::cli::{CliFixture, wait_for_exit};
+use std::fs;
+
+use serde_json::Value;
+
+use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit};
 
 #[test]
 fn of_several_runs_with_one_id_one_runs_and_the_others_fail() {
@@ -53,7 +57,7 @@ fn no_acknowledged_edit_of_runs_in_one_folder_is_lost() {
             );
         }
         let path = world.home().join(format!("{run}.toml"));
-        std::fs::write(&path, script + "[[turn]]\ntext = 'Done.'\n").unwrap();
+        fs::write(&path, script + "[[turn]]\ntext = 'Done.'\n").unwrap();
         let (model, steps) = (format!("scripted/{}", path.display()), (edits + 1).to_string());
         let args = ["run", "Do it.", "--model", &model, "--output-format", "stream-json"];
         let limits = ["--max-steps", &steps, "--mode", "yolo", "--set", "sessions.durability=os"];
@@ -78,4 +82,92 @@ fn no_acknowledged_edit_of_runs_in_one_folder_is_lost() {
     assert_eq!(world.read("log").lines().count(), made[0]);
     assert_eq!(world.read("counter").lines().count(), made[1] + 1);
     assert!(made[0] >= edits && made[1] >= edits, "{made:?}");
+}
+
+const SESSIONS: usize = 6;
+
+/// Returns a store with some sessions.
+fn with_sessions() -> CliFixture {
+    let world = CliFixture::new();
+    let model = world.script_model("[[turn]]\ntext = 'Done.'\n");
+    for index in 0..SESSIONS {
+        let ran = world.run(&["run", &format!("task {index}"), "--model", &model, "-q"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+    }
+    world
+}
+
+/// Runs all commands at once, each of which succeeds.
+fn run_at_once(world: &CliFixture, commands: &[&[&str]]) -> Vec<CommandResult> {
+    let start = |args: &&[&str]| world.command(args).spawn().unwrap();
+    let running: Vec<_> = commands.iter().map(start).collect();
+    let ran: Vec<_> = running.into_iter().map(wait_for_exit).collect();
+    ran.iter().for_each(|ran| assert_eq!(ran.code, 0, "{}{}", ran.err, ran.out));
+    ran
+}
+
+/// Lists, searches and sums at once, checks that each answer has all sessions, and returns what was on standard error.
+fn query_at_once(world: &CliFixture) -> String {
+    let list = &["sessions", "list", "--json"][..];
+    let queries = [list, &["sessions", "search", "task", "--json"], &["stats", "--json"]].repeat(3);
+    let ran = run_at_once(world, &queries);
+    for (ran, query) in ran.iter().zip(queries) {
+        let counted = match ran.json() {
+            Value::Array(rows) => Some(rows.len() as u64),
+            statistics => statistics["sessions"].as_u64(),
+        };
+        assert_eq!(counted, Some(SESSIONS as u64), "{query:?} {}", ran.err);
+    }
+    ran.iter().map(|ran| ran.err.as_str()).collect()
+}
+
+/// Fault S10: one process builds the index, and the others use it.
+#[test]
+fn queries_that_build_the_index_at_once_are_complete() {
+    let world = with_sessions();
+    let index = world.home().join(".local/state/architect/index.db");
+    for _ in 0..3 {
+        assert_eq!(query_at_once(&world), "");
+        fs::remove_file(&index).unwrap();
+    }
+    assert_eq!(world.run(&["stats"]).err, "");
+    let whole = fs::read(&index).unwrap();
+    for page in [0, 1, 2, 5] {
+        let mut damaged = whole.clone();
+        damaged[page * 4096..][..4096].fill(0xa5);
+        fs::write(&index, damaged).unwrap();
+        let warnings = query_at_once(&world);
+        assert!(warnings.matches("the session index is broken").count() <= 1, "{warnings}");
+        assert!(warnings.lines().count() <= 1, "{warnings}");
+        assert_eq!(query_at_once(&world), "", "page {page}: it was built again");
+    }
+    fs::write(&index, b"no database".repeat(1000)).unwrap();
+    assert_eq!(query_at_once(&world).lines().count(), 1);
+}
+
+/// Fault S10.
+#[test]
+fn sessions_that_are_removed_at_once_are_removed_without_a_failure() {
+    let world = with_sessions();
+    let listed = world.run(&["sessions", "list", "--json"]).json();
+    let ids: Vec<&str> =
+        listed.as_array().unwrap().iter().map(|row| row["session_id"].as_str().unwrap()).collect();
+    let remove: Vec<_> = ids.iter().map(|id| ["sessions", "rm", id]).collect();
+    let remove: Vec<&[&str]> = remove.iter().map(|args| &args[..]).collect();
+    for ran in run_at_once(&world, &remove) {
+        assert_eq!(ran.err, "");
+    }
+    assert_eq!(world.run(&["sessions", "--json"]).out.trim(), "[]");
+}
+
+/// The index is a cache: where it can't be written, a removal is still one.
+#[test]
+fn a_removal_does_not_depend_on_the_index() {
+    let world = with_sessions();
+    let index = world.home().join(".local/state/architect/index.db");
+    let _ = fs::remove_file(&index);
+    fs::create_dir(&index).unwrap();
+    let ran = world.run(&["sessions", "rm", "last"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("using a temporary one"), "{}", ran.err);
 }

@@ -1,4 +1,4 @@
-//! Journals with a changed byte: every reader reports the damage.
+//! Journals that others have changed: every reader reports a changed byte, and a run ends when its journal is lost.
 
 use std::fs;
 use std::path::PathBuf;
@@ -120,4 +120,43 @@ fn a_repair_does_not_advise_itself() {
     assert_eq!(ran.code, 3, "{}", ran.err);
     assert!(ran.err.contains("record 0") && !ran.err.contains("--repair"), "{}", ran.err);
     fs::remove_file(path).unwrap();
+}
+
+/// A run whose journal was truncated or deleted ends with an error, and is not offered for a resume that would fail.
+#[test]
+fn a_run_ends_when_its_journal_is_truncated_or_deleted() {
+    let changes = [
+        ("truncate -s 0", 1, "truncated", false),
+        ("truncate -s 500", 1, "truncated", false),
+        ("truncate -s -100", 1, "truncated", true),
+        ("rm", 1, "deleted", false),
+        ("echo more | tee -a", 0, "", false),
+    ];
+    for (change, code, why, can_resume) in changes {
+        let world = CliFixture::new();
+        let sessions = world.home().join(".local/state/architect/sessions");
+        let command = format!("{change} {}/*.jsonl", sessions.display());
+        let script = format!(
+            "[[turn]]\ncalls = [{{ name = 'run_command', arguments = {{ command = '{command}' }} }}]\n\
+             [[turn]]\ntext = 'Done.'\n"
+        );
+        let ran = world.run_script(&script, &["--mode", "yolo", "--sandbox", "off", "--json"]);
+        let document = ran.json();
+        assert_eq!(ran.code, code, "{change}: {}", ran.err);
+        assert_eq!(document["journal_hash"].is_null(), code == 1, "{change}");
+        let offer = ran.err.contains("Continue with: architect resume");
+        assert_eq!(offer, can_resume, "{change}: {}", ran.err);
+        if code == 1 {
+            assert_eq!(document["stop_reason"], "store_error", "{change}");
+            assert!(document["error"].as_str().unwrap().contains(why), "{document}");
+        } else {
+            assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
+        }
+        if can_resume {
+            assert_eq!(world.run(&["resume", "last"]).code, 0, "{change}");
+        } else {
+            // No other journal may be damaged when a test ends.
+            fs::remove_dir_all(sessions).unwrap();
+        }
+    }
 }

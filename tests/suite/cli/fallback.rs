@@ -120,6 +120,15 @@ fn a_task_is_finished_by_another_model_and_resumed_with_it() {
 }
 
 #[test]
+fn the_cost_of_a_model_that_only_failed_is_zero_also_after_a_resume() {
+    let more = [chat::unstreamed("Done."), chat::unstreamed("More.")];
+    let models = Models::new([overloaded()], more);
+    let failed = json!({"model": "anthropic/first-model", "calls": 1, "cost": 0.0});
+    assert_eq!(models.run(&["run", "Do it.", "--json"]).json()["models"][0], failed);
+    assert_eq!(models.run(&["resume", "last", "More.", "--json"]).json()["models"][0], failed);
+}
+
+#[test]
 fn a_lost_call_is_counted_for_the_model_that_was_called() {
     let models = Models::new([ScriptedReply::closed()], [chat::unstreamed("Done.")]);
     let ran = models.run(&["run", "Do it.", "--json"]);

@@ -39,6 +39,20 @@ fn a_named_pipe_is_no_input_file() {
     }
 }
 
+/// Fault K6: neither must one without a reader.
+#[test]
+fn a_named_pipe_without_a_reader_is_no_output_file() {
+    let world = CliFixture::new();
+    let (script, pipe) = (world.script_model(DONE), world.home().join("pipe"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for option in ["--log-file", "--record"] {
+        let ran = world.run(&["run", "x", "--model", &script, option, pipe.to_str().unwrap()]);
+        assert_eq!(ran.code, 3, "{option}: {}", ran.err);
+        assert!(ran.err.contains("No such device or address"), "{option}: {}", ran.err);
+    }
+    assert_eq!(world.run(&["sessions", "--json"]).out.trim(), "[]");
+}
+
 #[test]
 fn a_message_that_is_empty_is_called_a_message() {
     let world = CliFixture::new();

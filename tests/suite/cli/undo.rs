@@ -1,7 +1,9 @@
 //! What a session changes is recorded, shown and taken back.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -121,6 +123,122 @@ fn an_undo_goes_to_before_the_last_change_or_any_step() {
     assert_eq!(world.run(&["undo", "--to", "0", "--yes"]).code, 0);
     assert_eq!(snapshot(&world.path("")), before);
     let _ = after;
+}
+
+/// Three steps in one process edit the same files: the first with two calls at once, and with each tool.
+#[test]
+fn consecutive_edits_of_a_file_are_taken_back() {
+    let world = CliFixture::new();
+    world.write("a", "over\n").write("b", "over\n");
+    let script = r#"
+        [[turn]]
+        calls = [
+            { name = "edit_file", arguments = { path = "a", old_str = "over", new_str = "A" } },
+            { name = "write_file", arguments = { path = "b", content = "A\n" } },
+        ]
+        [[turn]]
+        calls = [
+            { name = "write_file", arguments = { path = "b", content = "B\n" } },
+            { name = "edit_file", arguments = { path = "a", old_str = "A", new_str = "B" } },
+        ]
+        [[turn]]
+        calls = [{ name = "apply_patch", arguments = { patch = "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-B\n+C\n--- a/b\n+++ b/b\n@@ -1 +1 @@\n-B\n+over\n" } }]
+        [[turn]]
+        text = "Done."
+    "#;
+    let files = |world: &CliFixture| world.read("a") + &world.read("b");
+    for (target, expected) in [
+        (&["--start"][..], "over\nover\n"),
+        (&["--step", "2"], "A\nA\n"),
+        (&["--step", "3"], "B\nB\n"),
+        (&[], "B\nB\n"),
+    ] {
+        world.write("a", "over\n").write("b", "over\n");
+        let ran = world.run_script(script, &["--mode", "yolo", "--json"]);
+        assert_eq!((ran.code, &*files(&world)), (0, "C\nover\n"), "{}{}", ran.out, ran.err);
+        let undone = world.run(&[&["undo", "last", "--yes"], target].concat());
+        assert_eq!((undone.code, &*files(&world)), (0, expected), "{target:?}: {}", undone.err);
+    }
+}
+
+/// Names with characters that change the display, and one that is no UTF-8.
+#[test]
+fn edits_of_files_with_odd_names_are_shown_and_taken_back() {
+    let world = CliFixture::new();
+    let names = ["new\nline", "esc\u{1b}[1m", "tab\t", "back\\slash", "bidi\u{202e}", "plain"];
+    let raw = OsStr::from_bytes(b"raw\xff");
+    let folder = world.path("");
+    let paths = || names.iter().map(OsStr::new).chain([raw]).map(|name| folder.join(name));
+    paths().for_each(|path| fs::write(path, "old\n").unwrap());
+    let before = snapshot(&folder);
+    // The model knows a name that is no text by its display.
+    let calls = names.iter().copied().chain([r"raw\xff"]).map(|name| {
+        let name = serde_json::to_string(name).unwrap();
+        format!("{{ name = \"edit_file\", arguments = {{ path = {name}, old_str = \"old\", new_str = \"new\" }} }}")
+    });
+    let calls = calls.collect::<Vec<_>>().join(", ");
+    let script = format!("[[turn]]\ncalls = [{calls}]\n[[turn]]\ntext = \"Done.\"\n");
+    let report = world.home().join("r.json");
+    let options = ["--mode", "yolo", "--json", "--report-file", report.to_str().unwrap()];
+    let ran = world.run_script(&script, &options);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(paths().all(|path| fs::read(path).unwrap() == b"new\n"), "{}", ran.out);
+    let mut expected: Vec<String> = names.map(str::to_owned).into();
+    expected.push("\0726177ff".to_owned());
+    expected.sort();
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    let shown = [
+        ran.json()["files_modified"].clone(),
+        world.run(&["diff", "last", "--json"]).json(),
+        report["changes"].clone(),
+    ];
+    for value in &shown {
+        let files = value.as_array().unwrap().iter();
+        let mut paths: Vec<_> = files.map(|file| file["path"].as_str().unwrap()).collect();
+        paths.sort_unstable();
+        assert_eq!(paths, expected, "{value}");
+    }
+    let undone = world.run(&["undo", "--start", "--yes"]);
+    assert_eq!(undone.code, 0, "{}", undone.err);
+    assert_eq!(snapshot(&folder), before, "{}", undone.out);
+}
+
+#[test]
+fn edits_through_linked_folders_are_taken_back() {
+    let world = CliFixture::new();
+    world.write("d/a", "old\n");
+    symlink("d", world.path("link")).unwrap();
+    let before = snapshot(&world.path(""));
+    let script = r#"
+        [[turn]]
+        calls = [
+            { name = "edit_file", arguments = { path = "link/a", old_str = "old", new_str = "new" } },
+            { name = "write_file", arguments = { path = "link/n/b", content = "new\n" } },
+        ]
+        [[turn]]
+        text = "Done."
+    "#;
+    let ran = world.run_script(script, &["--mode", "yolo", "--json"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(world.read("d/a") + &world.read("d/n/b"), "new\nnew\n");
+    let undone = world.run(&["undo", "--start", "--yes"]);
+    assert_eq!(undone.code, 0, "{}", undone.err);
+    assert_eq!(snapshot(&world.path("")), before);
+}
+
+#[test]
+fn a_copy_of_a_file_with_a_long_name_is_kept() {
+    let world = CliFixture::new();
+    let (name, copy) = ("n".repeat(255), "n".repeat(241) + ".before-undo-1");
+    world.write(&name, "old\n");
+    let script = format!(
+        "[[turn]]\ncalls = [{{ name = \"write_file\", arguments = {{ path = \"{name}\", content = \"new\\n\" }} }}]\n[[turn]]\ntext = \"Done.\"\n"
+    );
+    assert_eq!(world.run_script(&script, &["--mode", "yolo"]).code, 0);
+    world.write(&name, "mine\n");
+    let undone = world.run(&["undo", "--yes", "--force"]);
+    assert_eq!(undone.code, 0, "{}", undone.err);
+    assert_eq!((world.read(&name), world.read(&copy)), ("old\n".into(), "mine\n".into()));
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn only_hooks_for_that_tool_and_that_file_are_asked() {
 #[test]
 fn a_message_of_an_edit_hook_is_added_to_the_result() {
     let check = |occasion: &HookInput, _: &EffectContext| match occasion {
-        HookInput::PostEdit { file, .. } if &**file == "a.txt" => {
+        HookInput::PostEdit { file, .. } if *file == "a.txt" => {
             Ok(HookOutput::context("1 file left"))
         }
         _ => Ok(denial("line too long")),

@@ -130,8 +130,8 @@ fn a_session_is_shown_with_its_messages_calls_and_files() {
     assert_eq!(roles, expected);
     let cost: u64 = detail.calls.iter().map(|call| call.cost.unwrap().0).sum();
     assert_eq!((detail.calls.len(), MicroUsd(cost)), (4, machine.state.run().used.cost));
-    let files: Vec<_> = detail.files.iter().map(|file| (&*file.path, file.action)).collect();
-    assert_eq!(files, [("a.txt", FileAction::Created), ("b.txt", FileAction::Created)]);
+    let files: Vec<_> = detail.files.iter().map(|file| (file.path.clone(), file.action)).collect();
+    assert_eq!(files, ["a.txt", "b.txt"].map(|path| (path.into(), FileAction::Created)));
     let json = serde_json::to_value(&detail).unwrap();
     assert_eq!(json["session_id"], json!(session.to_string()));
     assert_eq!(json["messages"][2]["role"], json!("tool_call"));

@@ -66,12 +66,13 @@ fn files_are_changed_created_deleted_and_renamed_together() {
     let result = world.call("apply_patch", &json!({"patch": patch}));
     assert_eq!(result.status, ToolStatus::Ok, "{}", result.text);
     let changes: Vec<_> =
-        result.changes.iter().map(|change| (&*change.path, change.action)).collect();
+        result.changes.iter().map(|change| (change.path.to_text(), change.action)).collect();
     let (created, modified, deleted) =
         (FileAction::Created, FileAction::Modified, FileAction::Deleted);
     assert_eq!(
         changes,
         [("a", modified), ("d/new", created), ("from", deleted), ("old", deleted), ("to", created)]
+            .map(|(path, action)| (path.to_owned(), action))
     );
     let files: Vec<_> = files(&world.path);
     let named: Vec<_> =

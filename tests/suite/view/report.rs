@@ -21,7 +21,7 @@ fn run(answer: &str) -> (RunInfo, RunResult) {
 /// A change of a file by a step, with this text added.
 fn changed(text: &str) -> StepChange {
     let patch = format!("--- a/x\n+++ b/x\n@@ -0,0 +1 @@\n+{text}");
-    StepChange { step: 1, path: "src/<b>.md".to_owned(), added: 1, removed: 0, patch }
+    StepChange { step: 1, path: "src/<b>.md".into(), added: 1, removed: 0, patch }
 }
 
 fn rendered(format: ReportFormat, task: &str, answer: &str) -> String {

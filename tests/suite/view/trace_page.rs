@@ -220,7 +220,7 @@ fn usual() -> Trace {
     let step = b.trace.steps;
     let change = StepChange {
         step,
-        path: "src/cart.rs".to_owned(),
+        path: "src/cart.rs".into(),
         added: 2,
         removed: 1,
         patch: PATCH.to_owned(),
@@ -312,7 +312,7 @@ fn hostile() -> Trace {
         b.tool(tool, &arguments, 50, (ToolStatus::Failed, HOSTILE));
     }
     for step in [1, 77] {
-        let (path, patch) = (HOSTILE.to_owned(), format!("+{HOSTILE}\n-{HOSTILE}\n@@{HOSTILE}\n"));
+        let (path, patch) = (HOSTILE.into(), format!("+{HOSTILE}\n-{HOSTILE}\n@@{HOSTILE}\n"));
         b.trace.changes.push(StepChange { step, path, added: 1, removed: 1, patch });
     }
     for origin in [MessageOrigin::Steering, MessageOrigin::Summary] {

@@ -120,7 +120,10 @@ fn staged_paths(journal: &[u8]) -> HashSet<PathBuf> {
     fn add(value: &serde_json::Value, found: &mut HashSet<PathBuf>) {
         if let Some(path) = value["path"].as_str() {
             let digests = ["before", "after"].iter().filter_map(|key| value[key].as_str());
-            found.extend(digests.map(|digest| Path::new("work").join(leftover_path(path, digest))));
+            found.extend(
+                digests
+                    .map(|digest| Path::new("work").join(leftover_path(Path::new(path), digest))),
+            );
         }
         let inner = value.as_object().into_iter().flat_map(|fields| fields.values());
         inner.chain(value.as_array().into_iter().flatten()).for_each(|value| add(value, found));
