@@ -116,7 +116,8 @@ fn list(
     match end {
         WalkEnd::Complete => {}
         WalkEnd::TimedOut => {
-            lines.push("[not all entries were looked at: it took too long; narrow path]".to_owned());
+            lines
+                .push("[not all entries were looked at: it took too long; narrow path]".to_owned());
         }
         WalkEnd::Cancelled => lines.push("[not all entries were looked at]".to_owned()),
     }
