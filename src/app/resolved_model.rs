@@ -16,7 +16,7 @@ use crate::llm::model_table::{ModelFacts, ModelInfo, ModelTable};
 use crate::llm::scripted::{Script, ScriptPosition, ScriptedModel};
 use crate::llm::{
     ConnectError, KeyCommandSetting, ModelConnectionSettings, ModelSpec, Provider, Recorder,
-    Recording, RequestSettingsError, connect, encoding_model, list_models,
+    Recording, RequestSettingsError, connect, encoding_model, has_same_origin, list_models,
 };
 use crate::machine::CallPurpose;
 use crate::port::{Model, ModelCall, ModelRequest, WallClock};
@@ -37,7 +37,8 @@ pub struct ResolvedModel {
     wrapper: Option<ModelWrapper>,
     /// Its address and key, if the user has defined it with them.
     address: ModelAddress,
-    /// Whether `llm.api_base`, the key of `llm`, `llm.options` and `llm.headers` are for another provider.
+    /// Whether `llm.api_base`, the key of `llm`, `llm.options` and `llm.headers` are for another provider. Of the same
+    /// provider, they are only for models of the same origin.
     is_of_other_provider: bool,
     /// Whether the effort of the configuration is for another model.
     has_default_effort: bool,
@@ -54,6 +55,8 @@ pub struct ResolvedModel {
 #[allow(clippy::struct_field_names)] // as in the configuration
 struct ModelAddress {
     base: Option<String>,
+    /// The setting that names `key_env`.
+    key_setting: Option<String>,
     key_env: Option<String>,
     key_command: Option<KeyCommandSetting>,
 }
@@ -121,8 +124,9 @@ pub fn available_models(
             ..ResolvedModel::from_spec(spec("models"), table.clone())
         },
     };
+    let settings = model.connection_settings(config, world);
     let env = |name: &str| world.variable(name).map(str::to_owned);
-    let listed = list_models(provider, &model.connection_settings(config), &table, &env)?;
+    let listed = list_models(provider, &settings, &table, &env)?;
     Ok(listed.map(|names| {
         let known = |id: String| {
             let unknown = ModelInfo {
@@ -402,6 +406,7 @@ impl ResolvedModel {
         };
         let address = own.map_or_else(ModelAddress::default, |own| ModelAddress {
             base: own.api_base.as_ref().map(ToString::to_string),
+            key_setting: Some(format!("models.{name}.api_key_env")),
             key_env: own.api_key_env.as_ref().map(ToString::to_string),
             key_command: own.api_key_command.as_ref().map(|command| KeyCommandSetting {
                 key: format!("models.{name}.api_key_command"),
@@ -503,9 +508,9 @@ impl ResolvedModel {
     }
 
     /// Returns the provider of a model over the network.
-    fn provider(&self) -> Option<&'static str> {
+    fn provider(&self) -> Option<&'static Provider> {
         match &self.source {
-            ModelSource::Named(ModelSpec::Remote { provider, .. }) => Some(provider.name()),
+            ModelSource::Named(ModelSpec::Remote { provider, .. }) => Some(provider),
             ModelSource::Named(_) | ModelSource::Local(..) => None,
         }
     }
@@ -586,17 +591,29 @@ impl ResolvedModel {
             recorder: recorder.cloned(),
             secrets: collect_secrets(config, world),
             position,
-            ..self.connection_settings(config)
+            ..self.connection_settings(config, world)
         };
         let env = |name: &str| world.variable(name).map(str::to_owned);
         Ok(connect(spec, &settings, &self.models, &env)?)
     }
 
-    fn connection_settings(&self, config: &Config) -> ModelConnectionSettings {
+    fn connection_settings(&self, config: &Config, world: &ProcessEnv) -> ModelConnectionSettings {
         let llm = &config.settings.llm;
-        let defaults = LlmConnection::new(llm);
-        let common = if self.is_of_other_provider { LlmConnection::default() } else { defaults };
-        let ModelAddress { base, key_env, key_command } = self.address.clone();
+        let mut common = LlmConnection::default();
+        if !self.is_of_other_provider {
+            common = LlmConnection::new(llm);
+        }
+        let ModelAddress { base, key_setting, key_env, key_command } = self.address.clone();
+        // Keys, headers and options for one server are not sent to another.
+        let env = |name: &str| world.variable(name).map(str::to_owned);
+        let common_base = common.address.base.as_deref();
+        let is_elsewhere = base
+            .as_ref()
+            .zip(self.provider())
+            .is_some_and(|(base, provider)| !has_same_origin(provider, base, common_base, &env));
+        if is_elsewhere {
+            common = LlmConnection::default();
+        }
         // A model with a key of its own gets no other one.
         let (key_env, key_command) = match (&key_env, &key_command) {
             (None, None) => (common.address.key_env, common.address.key_command),
@@ -606,6 +623,7 @@ impl ResolvedModel {
             api_base: base.or(common.address.base),
             api_key_env: key_env,
             api_key_command: key_command,
+            own_key_setting: key_setting.filter(|_| is_elsewhere),
             allow_http: llm.allow_http,
             stream: llm.stream,
             prompt_caching: llm.prompt_caching,
@@ -635,6 +653,7 @@ impl LlmConnection {
         Self {
             address: ModelAddress {
                 base: llm.api_base.as_ref().map(ToString::to_string),
+                key_setting: None,
                 key_env: llm.api_key_env.as_ref().map(ToString::to_string),
                 key_command: llm.api_key_command.as_ref().map(|command| KeyCommandSetting {
                     key: "llm.api_key_command".to_owned(),

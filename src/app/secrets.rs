@@ -3,10 +3,11 @@
 use super::process_env::ProcessEnv;
 use crate::config::{Config, SecretText, may_be_secret};
 use crate::exec::{is_key_variable, is_secret_variable};
-use crate::net::Secrets;
+use crate::llm::PROVIDERS;
+use crate::net::{Secrets, address_parameters};
 
-/// Returns the values of the variables that hold secrets, by their names or because the settings say so, and of the
-/// variables and headers for servers and the provider. Those of what is named as a key may be short.
+/// Returns the values of the variables that hold secrets, by their names or because the settings say so, of the variables
+/// and headers for servers and the provider, and of parameters of its address. Those of what is named as a key may be short.
 ///
 /// The provider's key is among them. Commands don't get them. But a file of the workspace may contain one, a command may
 /// find one elsewhere, and the user may have let one through.
@@ -32,11 +33,21 @@ pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
     let key_headers = headers.clone().filter(|(name, _)| is_named(name));
     // A name that says nothing may have a key, too.
     let headers = headers.filter(|(name, value)| is_named(name) || may_be_secret(value.reveal()));
+    let bases = settings.models.values().filter_map(|model| model.api_base.as_ref());
+    let bases = settings.llm.api_base.iter().chain(bases).map(|base| base.as_str());
+    let is_base = |name: &str| PROVIDERS.iter().any(|it| it.base_url_variable == Some(name));
+    let of_env = texts.iter().filter(|(name, _)| is_base(name)).map(|(_, base)| base.as_str());
+    let parameters = bases.chain(of_env).flat_map(address_parameters);
+    let (named_parameters, parameters): (Vec<_>, Vec<_>) =
+        parameters.partition(|(name, _)| is_named(name));
+    let parameters = parameters.into_iter().filter(|(_, value)| may_be_secret(value));
     let mut options = Vec::new();
     settings.llm.options.values().for_each(|option| option.collect_secrets(&mut options));
     let values = secret.map(|(_, value)| value.as_str()).chain(last_words(env.chain(headers)));
     let keys = keys.map(|(_, value)| value.as_str()).chain(last_words(key_env.chain(key_headers)));
-    Secrets::from_values(values.chain(options)).join(&Secrets::from_key_values(keys))
+    let values = values.chain(options).chain(parameters.map(|(_, value)| value));
+    let keys = keys.chain(named_parameters.into_iter().map(|(_, value)| value));
+    Secrets::from_values(values).join(&Secrets::from_key_values(keys))
 }
 
 /// Returns what follows the last space of each value: a scheme comes before a key.

@@ -1,6 +1,6 @@
 //! Spans and metrics of a run, for a collector of the user's: off unless the environment names one.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::process_env::ProcessEnv;
@@ -9,7 +9,7 @@ use crate::net::{
     HttpTimeouts, Method, RequestBody,
 };
 use crate::port::CancellationToken;
-use crate::view::otel::{ExportRequest, OtelSettings, OtelSink};
+use crate::view::otel::{ExportRequest, OtelSettings, OtelSink, SignalSettings};
 use crate::view::{Reporter, RunInfo};
 
 /// The most that is read of a collector's answer, in bytes.
@@ -22,14 +22,14 @@ pub fn start_telemetry(world: &ProcessEnv, about: &RunInfo, reporter: &Reporter)
     let started =
         OtelSettings::from_env(env).map_err(|error| error.to_string()).and_then(|settings| {
             let Some(settings) = settings else { return Ok(None) };
-            let for_spans = build_client(&settings, &settings.url, world)?;
-            let for_metrics = settings.metrics_url.as_deref();
-            let for_metrics = for_metrics.map(|url| build_client(&settings, url, world));
-            let for_metrics = for_metrics.transpose()?;
-            let url = settings.url.clone();
-            let send = move |export: &ExportRequest<'_>| {
-                let own = for_metrics.as_ref().filter(|_| export.url != url);
-                send_export(own.unwrap_or(&for_spans), export)
+            let signals = settings.traces.iter().chain(&settings.metrics);
+            let client = |signal: &SignalSettings| {
+                build_client(signal, world).map(|client| (signal.url.clone(), client))
+            };
+            let clients = signals.map(client).collect::<Result<HashMap<_, _>, _>>()?;
+            let send = move |export: &ExportRequest<'_>| match clients.get(export.url) {
+                Some(client) => send_export(client, export),
+                None => Err("its address is unknown".to_owned()),
             };
             OtelSink::new(settings, about, send).map(Some).map_err(|error| error.to_string())
         });
@@ -40,20 +40,16 @@ pub fn start_telemetry(world: &ProcessEnv, about: &RunInfo, reporter: &Reporter)
     }
 }
 
-fn build_client(
-    settings: &OtelSettings,
-    url: &str,
-    world: &ProcessEnv,
-) -> Result<Arc<HttpClient>, String> {
-    let endpoint = Endpoint::parse(url, true).map_err(|error| error.to_string())?;
+fn build_client(settings: &SignalSettings, world: &ProcessEnv) -> Result<HttpClient, String> {
+    let endpoint = Endpoint::parse(&settings.url, true).map_err(|error| error.to_string())?;
     let limits = HttpTimeouts {
         connect: settings.timeout.min(Duration::from_secs(5)),
         first_byte: settings.timeout,
         idle: settings.timeout,
     };
     let env = |name: &str| world.variable(name).map(str::to_owned);
-    let client = HttpClient::new(&HttpOptions::from_env(&endpoint, limits, &env));
-    client.map(Arc::new).map_err(|error| error.to_string())
+    let options = HttpOptions::from_env(&endpoint, limits, &env);
+    HttpClient::new(&options).map_err(|error| error.to_string())
 }
 
 fn send_export(client: &HttpClient, export: &ExportRequest<'_>) -> Result<(), String> {

@@ -8,9 +8,7 @@
 //! Private folders are kept, one set for each workspace: a project cannot change what another project builds with.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
-#[cfg(target_os = "linux")]
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -148,6 +146,10 @@ impl PackageCaches {
         let owner = store.join(OWNER);
         if !owner.exists() {
             fs::write(owner, workspace.as_os_str().as_bytes())?;
+        } else if let Err(error) =
+            File::open(&owner).and_then(|file| file.set_modified(SystemTime::now()))
+        {
+            log::debug!("could not set the time of {}: {error}", owner.display());
         }
         let Some(all) = self.private_root() else { return Ok(()) };
         create_private_folder(&all)?;
@@ -197,7 +199,7 @@ impl PackageCaches {
 /// The file next to the private folders that holds the path of their workspace.
 const OWNER: &str = "workspace";
 
-/// The least time that private folders are kept: a workspace may be moved, or its disk mounted again.
+/// The least time that private folders are kept after the last use: a workspace may be moved, or its disk mounted again.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Removes the private folders of workspaces that no longer exist.
@@ -336,6 +338,13 @@ mod tests {
         sweep_caches(&path("all"));
         let left = ["a", "b", "c"].map(|name| path("all").join(name).exists());
         assert_eq!(left, [false, true, true]);
+        // It was used a moment ago.
+        PackageCaches::detect(path("all/c"), None, |_| None)
+            .create_folders(&path("there"))
+            .unwrap();
+        fs::remove_dir(path("there")).unwrap();
+        sweep_caches(&path("all"));
+        assert!(path("all/c").exists());
     }
 
     fn caches(variables: &[(&str, &'static str)]) -> PackageCaches {

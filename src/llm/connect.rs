@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -37,6 +38,9 @@ pub struct ModelConnectionSettings {
     /// The command that prints the key, for a shell. It runs once for the process, and again when its key is rejected;
     /// `api_key_env` takes precedence.
     pub api_key_command: Option<KeyCommandSetting>,
+    /// The setting that can name a variable with the key, if the base URL is another one than the provider's keys are for:
+    /// without a key of its own, none is sent there.
+    pub own_key_setting: Option<String>,
     /// Whether keys may be sent unencrypted to another machine.
     pub allow_http: bool,
     /// Whether to stream replies.
@@ -171,6 +175,7 @@ impl Default for ModelConnectionSettings {
             api_base: None,
             api_key_env: None,
             api_key_command: None,
+            own_key_setting: None,
             allow_http: false,
             stream: true,
             prompt_caching: true,
@@ -246,7 +251,8 @@ fn open_connection(
     settings: &ModelConnectionSettings,
     env: EnvLookup<'_>,
 ) -> Result<ModelConnection, ConnectError> {
-    let endpoint = resolve_endpoint(provider, settings, env)?;
+    let base = settings.api_base.as_deref();
+    let endpoint = resolve_endpoint(provider, base, settings.allow_http, env)?;
     let timeouts = HttpTimeouts {
         connect: settings.connect_timeout,
         first_byte: match settings.stream {
@@ -299,8 +305,8 @@ enum RequestKey {
     Variable(Secret, String),
     /// The output of a command.
     Command(KeyCommand),
-    /// None is sent, as none of these variables is set.
-    Missing(Vec<String>),
+    /// None is sent.
+    Missing(KeySource),
     /// Requests are signed, with keys from here.
     Signed(Arc<dyn RequestSigner>, String),
 }
@@ -375,7 +381,7 @@ fn build_target(
     let mut signer: Option<Arc<dyn RequestSigner>> = None;
     let key_source = match key {
         None => None,
-        Some(RequestKey::Missing(variables)) => Some(KeySource::Missing(variables)),
+        Some(RequestKey::Missing(source)) => Some(source),
         Some(RequestKey::Signed(with, source)) => {
             signer = Some(with);
             Some(KeySource::Signed(source))
@@ -419,6 +425,7 @@ fn build_target(
         masker,
         key_source,
         signer,
+        has_replaced_keys: AtomicBool::new(false),
         may_truncate: provider.may_truncate,
         settings: request_settings,
         wire,
@@ -441,19 +448,34 @@ fn effort_setting(
     Ok(Some(EffortSetting { effort, word: word.map(str::to_owned) }))
 }
 
-/// Returns the base URL of a provider.
+/// Returns whether a base URL has the scheme, host and port of another one, which is by default that of the provider. An
+/// invalid one has not.
+pub fn has_same_origin(
+    provider: &Provider,
+    api_base: &str,
+    other: Option<&str>,
+    env: EnvLookup<'_>,
+) -> bool {
+    let endpoint = |base| resolve_endpoint(provider, base, true, env).ok();
+    let endpoints = endpoint(Some(api_base)).zip(endpoint(other));
+    endpoints.is_some_and(|(own, other)| own.has_same_origin(&other))
+}
+
+/// Returns the base URL of a provider, or this one with the provider's defaults.
 fn resolve_endpoint(
     provider: &Provider,
-    settings: &ModelConnectionSettings,
+    api_base: Option<&str>,
+    allow_http: bool,
     env: EnvLookup<'_>,
 ) -> Result<Endpoint, ConnectError> {
-    let url = settings.api_base.clone().or_else(|| provider.base_url_variable.and_then(env));
+    let url = api_base.map(str::to_owned);
+    let url = url.or_else(|| provider.base_url_variable.and_then(env));
     let Some(url) = url.filter(|url| !url.trim().is_empty()) else {
         if let ("", Some(variable)) = (provider.base_url, provider.base_url_variable) {
             return Err(ConnectError::MissingAddress { provider: provider.name(), variable });
         }
         let url = fill_variables(provider, provider.base_url, env)?;
-        return Ok(Endpoint::parse(&vertex::with_location_host(&url), settings.allow_http)?);
+        return Ok(Endpoint::parse(&vertex::with_location_host(&url), allow_http)?);
     };
     let port = url.trim().rsplit_once(':').map(|(_, port)| port.parse::<u16>());
     let has_port = matches!(port, Some(Ok(_)));
@@ -462,7 +484,7 @@ fn resolve_endpoint(
         Some(port) if !has_scheme && !has_port => format!("{}:{port}", url.trim()),
         Some(_) | None => url,
     };
-    let endpoint = Endpoint::parse(&url, settings.allow_http)?;
+    let endpoint = Endpoint::parse(&url, allow_http)?;
     if let Some(cause) = provider.is_azure().then(|| azure_address_problem(&endpoint)).flatten() {
         let (provider, address) = (provider.name(), endpoint.to_string());
         return Err(ConnectError::AzureAddress { provider, address, cause });
@@ -533,14 +555,15 @@ fn find_signer(
     env: EnvLookup<'_>,
     endpoint: &Endpoint,
 ) -> Result<Option<RequestKey>, ConnectError> {
+    let is_own = settings.own_key_setting.is_some();
     let has_api_key = settings.api_key_env.is_some()
-        || env(bedrock::KEY_VARIABLES[0]).is_some_and(|key| !key.trim().is_empty());
+        || !is_own && env(bedrock::KEY_VARIABLES[0]).is_some_and(|key| !key.trim().is_empty());
     if provider.cloud != Some(Cloud::Bedrock) || has_api_key {
         return Ok(None);
     }
     let source = match CredentialsSource::from_env(env) {
-        // A server on this machine may need none.
-        Err(CredentialsError::Missing(_)) if endpoint.is_loopback() => return Ok(None),
+        // A server on this machine, or at an address of its own, may need none.
+        Err(CredentialsError::Missing(_)) if is_own || endpoint.is_loopback() => return Ok(None),
         source => source?,
     };
     let region = fill_variables(provider, "{AWS_REGION}", env)?;
@@ -565,6 +588,9 @@ fn find_key(
     if let Some(signer) = find_signer(provider, settings, env, endpoint)? {
         return Ok(signer);
     }
+    if let (None, Some(setting)) = (&settings.api_key_env, &settings.own_key_setting) {
+        return Ok(RequestKey::Missing(KeySource::NoOwnKey(setting.clone())));
+    }
     let is_optional =
         settings.api_key_env.is_none() && (provider.is_key_optional || endpoint.is_loopback());
     let variables: Vec<String> = match &settings.api_key_env {
@@ -578,7 +604,7 @@ fn find_key(
             Ok(secret) => Ok(RequestKey::Variable(secret, variable)),
             Err(cause) => Err(ConnectError::InvalidKey { variable, cause }),
         },
-        None if is_optional => Ok(RequestKey::Missing(variables)),
+        None if is_optional => Ok(RequestKey::Missing(KeySource::Missing(variables))),
         None => Err(ConnectError::MissingKey { provider: provider.name(), variables }),
     }
 }

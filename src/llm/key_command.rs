@@ -1,7 +1,6 @@
 //! Keys that a command of the user prints.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::exchange::RequestSigner;
 use super::secret_command::run_secret_command;
@@ -28,8 +27,6 @@ pub(super) struct KeyCommand {
     setting: KeyCommandSetting,
     /// The key of the last request.
     key: Mutex<Secret>,
-    /// Whether the key has been replaced since the last request that was accepted.
-    is_replaced: AtomicBool,
 }
 
 /// Sets the key of a command in the header of each request.
@@ -51,7 +48,7 @@ impl KeyCommand {
         cancel: &CancellationToken,
     ) -> Result<Self, String> {
         let key = Mutex::new(printed_key(&setting.command, None, cancel)?);
-        Ok(Self { setting: setting.clone(), key, is_replaced: AtomicBool::new(false) })
+        Ok(Self { setting: setting.clone(), key })
     }
 
     /// Returns the key of the configuration that names the command.
@@ -118,10 +115,7 @@ impl RequestSigner for KeyCommandSigner {
     }
 
     fn has_new_keys(&self, cancel: &CancellationToken) -> bool {
-        let KeyCommand { setting, key, is_replaced } = &self.command;
-        if is_replaced.swap(true, Ordering::Relaxed) {
-            return false;
-        }
+        let KeyCommand { setting, key } = &self.command;
         let rejected = lock(key).clone();
         match printed_key(&setting.command, Some(&rejected), cancel) {
             Ok(printed) => {
@@ -134,10 +128,6 @@ impl RequestSigner for KeyCommandSigner {
                 false
             }
         }
-    }
-
-    fn accept_keys(&self) {
-        self.command.is_replaced.store(false, Ordering::Relaxed);
     }
 
     fn secrets(&self) -> Secrets {

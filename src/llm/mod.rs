@@ -38,7 +38,9 @@ mod wire;
 
 pub use bedrock::CredentialsError;
 pub use cassette::{OnMismatch, RecordError, Recorder, Recording};
-pub use connect::{ConnectError, EnvLookup, ModelConnectionSettings, connect, list_models};
+pub use connect::{
+    ConnectError, EnvLookup, ModelConnectionSettings, connect, has_same_origin, list_models,
+};
 pub use key_command::KeyCommandSetting;
 pub(crate) use key_command::command_key;
 pub use model_spec::{ModelSpec, ModelSpecError};

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::exchange::RequestTarget;
 use super::fault::{classify_response, network_fault, readable};
-use crate::net::{HeaderMap, HttpRequest, Method, RequestBody};
+use crate::net::{HeaderMap, HttpRequest, Method, RequestBody, mask_address};
 use crate::port::CancellationToken;
 use crate::types::{Fault, FaultKind};
 
@@ -29,7 +29,10 @@ pub(super) fn request_list(
     cancel: &CancellationToken,
 ) -> Result<BTreeSet<String>, Fault> {
     request_body(target, cancel).and_then(|body| parse_list(&body)).map_err(|fault| {
-        let masker = target.signer.as_ref().map_or(target.masker.clone(), |it| it.secrets());
+        let masker = match &target.signer {
+            Some(signer) => target.masker.join(&signer.secrets()),
+            None => target.masker.clone(),
+        };
         let mut message = readable(&masker.mask_all(&fault.message));
         if let (FaultKind::Auth, Some(key)) = (fault.kind, &target.key_source) {
             message.push_str(&key.hint());
@@ -55,7 +58,8 @@ fn request_body(target: &RequestTarget, cancel: &CancellationToken) -> Result<Ve
             count => body.extend_from_slice(&buffer[..count]),
         }
         if body.len() > MAX_BODY {
-            let text = format!("the list of models at {} is too long", target.url);
+            let url = mask_address(&target.url);
+            let text = format!("the list of models at {url} is too long");
             return Err(Fault::new(FaultKind::Protocol, text));
         }
     }

@@ -15,7 +15,7 @@ pub struct Provider {
     /// The base URL unless the user sets another one; empty if only the user can know it. A name in braces stands for the value of this variable.
     pub base_url: &'static str,
     /// The variable that holds another base URL.
-    pub(super) base_url_variable: Option<&'static str>,
+    pub base_url_variable: Option<&'static str>,
     /// The path of a base URL that the user gives without one.
     pub(super) default_path: &'static str,
     /// The port of a base URL that the user gives without scheme and port.

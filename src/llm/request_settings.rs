@@ -1,6 +1,7 @@
 //! The settings that the bytes of requests depend on besides their content, as a journal stores them.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -122,6 +123,7 @@ pub fn encoding_model(settings: &Value) -> Result<Box<dyn Model>, RequestSetting
         masker: Secrets::default(),
         key_source: None,
         signer: None,
+        has_replaced_keys: AtomicBool::new(false),
         may_truncate: false,
         settings: settings.clone(),
         wire: (provider.format.wire)(setup),

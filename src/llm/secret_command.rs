@@ -1,9 +1,12 @@
 //! Commands that print keys.
 
 use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::provider::PROVIDERS;
 use crate::port::CancellationToken;
@@ -17,14 +20,19 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The longest output of a command, in bytes.
 const MAX_OUTPUT: u64 = 64 << 10;
 
-/// Runs a command in a shell, without the keys of providers, and returns its output. What it prints to its standard
+/// How long the output may stay open after the end of a command: a process that it left behind may hold it.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Runs a command in a shell, without the keys of providers, and returns its output. It has a process group of its own, so
+/// that none of its processes is left when it is stopped. What it prints to its standard
 /// error may contain keys, and is dropped.
 pub(super) fn run_secret_command(
     command: &str,
     cancel: &CancellationToken,
 ) -> Result<Vec<u8>, String> {
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    shell.args(["-c", command]).process_group(0);
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let keys = PROVIDERS.iter().flat_map(|provider| provider.key_variables);
     for name in keys.chain(&["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]) {
         shell.env_remove(name);
@@ -39,17 +47,15 @@ pub(super) fn run_secret_command(
         }
         let _ = sender.send(output);
     });
+    let group = Pid::from_child(&child);
     let status = wait_for_end(&mut child, cancel);
     if status.is_none() {
-        let _ = child.kill();
+        let _ = kill_process_group(group, Signal::KILL);
         let _ = child.wait();
     }
     match status {
         Some(status) if status.success() => {
-            // A process that it left behind may keep the pipe open.
-            receiver
-                .recv_timeout(Duration::from_secs(1))
-                .map_err(|_| "did not close its output".to_owned())
+            receiver.recv_timeout(OUTPUT_TIMEOUT).map_err(|_| "did not close its output".to_owned())
         }
         Some(status) => Err(format!("failed ({status}); run it by hand to see why")),
         None if cancel.is_cancelled() => Err("was cancelled".to_owned()),
@@ -78,5 +84,26 @@ mod tests {
         let cancel = CancellationToken::new();
         cancel.cancel();
         assert_eq!(run_secret_command("sleep 60", &cancel), Err("was cancelled".to_owned()));
+    }
+
+    #[test]
+    fn a_command_that_is_stopped_leaves_no_process_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        let (cancel, shown) = (CancellationToken::new(), fifo.display());
+        // Both the shell and its child hold the end of the pipe to write to.
+        let command = format!("exec 3>{shown}; echo started >&3; sleep 300; echo key");
+        let stopper = cancel.clone();
+        let reader = thread::spawn(move || {
+            let (mut pipe, mut start) = (std::fs::File::open(fifo).unwrap(), [0; 8]);
+            pipe.read_exact(&mut start).unwrap();
+            stopper.cancel();
+            // The pipe ends when no process is left.
+            pipe.read_to_end(&mut Vec::new()).unwrap()
+        });
+        assert_eq!(run_secret_command(&command, &cancel), Err("was cancelled".to_owned()));
+        assert_eq!(reader.join().unwrap(), 0);
     }
 }

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use thiserror::Error;
 use ureq::http::Uri;
 
+use super::secret::MASK;
+
 /// The base URL of an API: scheme, host, and path prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
@@ -21,7 +23,7 @@ pub struct Endpoint {
 /// An invalid base URL.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EndpointError {
-    /// Not of the form `https://host/path`.
+    /// Not of the form `https://host/path`. The text is without what may be a password or a key.
     #[error("'{0}' is not an address of the form https://host/path")]
     Malformed(String),
     /// It has a user name or a password, which would appear in logs.
@@ -40,7 +42,7 @@ impl Endpoint {
     /// Fails for an invalid URL, for credentials, and for `http` to another machine unless `allow_http` is set.
     pub fn parse(text: &str, allow_http: bool) -> Result<Self, EndpointError> {
         let text = text.trim();
-        let malformed = || EndpointError::Malformed(text.to_owned());
+        let malformed = || EndpointError::Malformed(without_secrets(text).to_owned());
         let full = if text.contains("://") {
             text.to_owned()
         } else {
@@ -53,6 +55,12 @@ impl Endpoint {
         let host = authority.host().to_owned();
         if authority.as_str().contains('@') {
             return Err(EndpointError::Credentials(host));
+        }
+        // The library takes any text for a port.
+        let rest = authority.as_str().strip_prefix(&*host).unwrap_or_default();
+        let port = rest.strip_prefix(':').filter(|port| !port.is_empty());
+        if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+            return Err(malformed());
         }
         let secure = match uri.scheme_str() {
             Some("https") => true,
@@ -97,6 +105,18 @@ impl Endpoint {
         Self { path: path.to_owned(), ..self }
     }
 
+    /// Returns whether scheme, host and port are those of another endpoint.
+    pub fn has_same_origin(&self, other: &Self) -> bool {
+        self.normal_origin() == other.normal_origin()
+    }
+
+    /// Returns the origin in lower case, without the default port.
+    fn normal_origin(&self) -> String {
+        let origin = self.origin.to_ascii_lowercase();
+        let default_port = if self.is_secure { ":443" } else { ":80" };
+        origin.strip_suffix(default_port).map(str::to_owned).unwrap_or(origin)
+    }
+
     /// Returns whether the host is this machine, which is reached without a proxy.
     pub fn is_loopback(&self) -> bool {
         is_loopback_host(&self.host)
@@ -111,6 +131,14 @@ impl Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.origin, self.path)
+    }
+}
+
+/// Returns an invalid address without its parameters, or [`MASK`] in place of one that may have a password.
+fn without_secrets(text: &str) -> &str {
+    match text.contains('@') {
+        true => MASK,
+        false => text.split(['?', '#']).next().unwrap_or_default(),
     }
 }
 
@@ -142,6 +170,20 @@ mod tests {
     }
 
     #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        let origin = Endpoint::parse("https://h.example/v1", false).unwrap();
+        for (other, is_same) in [
+            ("https://H.example:443/other?key=1", true),
+            ("https://h.example:8443", false),
+            ("http://h.example", false),
+            ("https://h.example.net", false),
+        ] {
+            let other = Endpoint::parse(other, true).unwrap();
+            assert_eq!(origin.has_same_origin(&other), is_same, "{other}");
+        }
+    }
+
+    #[test]
     fn a_missing_scheme_defaults_to_https_unless_loopback() {
         assert_eq!(join("localhost:11434"), "http://localhost:11434/chat");
         assert_eq!(join("0.0.0.0:11434"), "http://0.0.0.0:11434/chat");
@@ -166,6 +208,19 @@ mod tests {
         for text in ["", "ftp://host", "http://", "https:///path", "ws://host", "a b"] {
             let refused = Endpoint::parse(text, true);
             assert!(matches!(refused, Err(EndpointError::Malformed(_))), "{text:?} {refused:?}");
+        }
+        for (text, shown) in [
+            ("https://me:canary/x@host/v1", "***"),
+            ("https://me:can?ary@host/v1", "***"),
+            ("a b?key=canary", "a b"),
+            ("https://host:port/v1", "https://host:port/v1"),
+            ("https://[::1]:65536", "https://[::1]:65536"),
+        ] {
+            let refused = Endpoint::parse(text, true);
+            assert_eq!(refused, Err(EndpointError::Malformed(shown.to_owned())), "{text}");
+        }
+        for good in ["http://[::1]", "http://[::1]:80", "https://host:"] {
+            assert!(Endpoint::parse(good, false).is_ok(), "{good}");
         }
         let refused = Endpoint::parse("https://me:canary@host/v1", true);
         assert_eq!(refused, Err(EndpointError::Credentials("host".to_owned())));

@@ -28,6 +28,6 @@ pub use error::{ExchangePhase, NetError};
 pub use readable_fields::ReadableFields;
 pub use retry_after::{MAX_RETRY_DELAY, retry_after};
 pub(crate) use secret::MASK;
-pub use secret::{MaskingWriter, Secret, SecretError, Secrets, mask_address};
+pub use secret::{MaskingWriter, Secret, SecretError, Secrets, address_parameters, mask_address};
 
 pub use ureq::http::{HeaderMap, HeaderName, HeaderValue, header};

@@ -29,6 +29,13 @@ pub(crate) const MASK: &str = "***";
 /// Parameters of addresses whose values are no secrets.
 const HARMLESS_PARAMETERS: [&str; 4] = ["alt", "api-version", "api_version", "version"];
 
+/// Returns the parameters of an address whose values may be secrets, each with its name.
+pub fn address_parameters(address: &str) -> impl Iterator<Item = (&str, &str)> {
+    let (_, parameters) = address.split_once('?').unwrap_or_default();
+    let parameters = parameters.split('&').filter_map(|parameter| parameter.split_once('='));
+    parameters.filter(|(name, _)| !HARMLESS_PARAMETERS.contains(name))
+}
+
 /// Returns a text without the values of parameters, if it is an address.
 pub fn mask_address(text: &str) -> String {
     let Some((address, parameters)) = text.split_once('?').filter(|_| text.contains("://")) else {

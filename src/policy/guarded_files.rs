@@ -103,7 +103,7 @@ impl DeniedFiles {
             return ExistingFiles::new();
         }
         let denied = walk(&self.root).filter_map(|(path, name)| {
-            self.denying_rule(&name).filter(|_| !name.ends_with(DENIED_SUFFIX))?;
+            self.denying_rule(&name)?;
             let meta = path.symlink_metadata().ok()?;
             Some((path, (meta.dev(), meta.ino())))
         });
@@ -173,6 +173,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::policy::rules::RuleTools;
 
     /// A server or another session may replace a folder at any time.
     #[test]
@@ -194,5 +195,24 @@ mod tests {
         symlink(path("mine"), path("w/d")).unwrap();
         assert_eq!(rename_file(&path("w/d/x.pem"), other), None);
         assert!(path("mine/x.pem").exists());
+    }
+    /// The names of renamed files are no way around a rule.
+    #[test]
+    fn a_file_with_the_name_of_a_renamed_one_is_denied_too() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = |name: &str| temp.path().canonicalize().unwrap().join(name);
+        fs::create_dir(path("secrets")).unwrap();
+        let (command, read) = (vec!["run_command"], vec!["read_file"]);
+        let tools = RuleTools { command, read, write: vec!["write_file"] };
+        let rules = vec![PermissionRule::parse(&tools, "write_file(secrets/**)").unwrap()];
+        let denied = DeniedFiles { root: path(""), rules };
+        let before = denied.existing();
+        fs::write(path("secrets/x.denied"), "").unwrap();
+        assert_eq!(denied.rename_denied(&before).len(), 1);
+        assert!(!path("secrets/x.denied").exists());
+        // What was renamed stays as it is.
+        let before = denied.existing();
+        assert_eq!(denied.rename_denied(&before), Vec::<String>::new());
+        assert!(path("secrets/x.denied.denied").exists());
     }
 }

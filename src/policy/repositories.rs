@@ -1,11 +1,12 @@
 //! Programs that the configuration of a repository makes git run.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::command_analysis::is_in;
+use crate::exec::GitSetting;
+use crate::workspace::open_input;
 
 /// The repositories in which commands run. Checks whether a reading git command runs other programs there.
 ///
@@ -19,6 +20,9 @@ pub struct Repositories {
 
 /// The maximum size of a configuration, in bytes.
 const MAX_CONFIG_SIZE: u64 = 1 << 20;
+
+/// The maximum size of a file that names a folder, in bytes.
+const MAX_LINE_SIZE: u64 = 1 << 16;
 
 /// The maximum size of an index, in bytes.
 const MAX_INDEX_SIZE: u64 = 64 << 20;
@@ -56,42 +60,79 @@ impl Repositories {
 /// Checks the repository to which a folder belongs, and its submodules.
 fn check_repository(folder: &Path, seen: &mut BTreeSet<PathBuf>) -> Option<String> {
     // Git looks for its repository above the folder that a link leads to.
-    let folder = &folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let (top, dir) = folder.ancestors().find_map(|top| Some((top, git_directory(top)?)))?;
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    folder.ancestors().find_map(|top| match git_directory(top) {
+        // Git also takes a folder without a work tree for a repository.
+        Ok(None) if top.join("HEAD").symlink_metadata().is_ok() => {
+            check_git_directory(top, top.to_owned(), seen).map(Some)
+        }
+        Ok(None) => None,
+        Ok(Some(dir)) => Some(check_git_directory(top, dir, seen)),
+        Err(why) => Some(Some(why)),
+    })?
+}
+
+/// Checks the repository of a work tree, and its submodules.
+fn check_git_directory(top: &Path, dir: PathBuf, seen: &mut BTreeSet<PathBuf>) -> Option<String> {
     if !seen.insert(dir.clone()) {
         return None;
     }
     if seen.len() > MAX_REPOSITORIES {
         return Some("there are too many repositories to look at".to_owned());
     }
-    let common = fs::read_to_string(dir.join("commondir"))
-        .map_or_else(|_| dir.clone(), |text| dir.join(text.trim_end()));
+    let common = match read_line(&dir.join("commondir")) {
+        Ok(line) => line.map_or_else(|| dir.clone(), |line| dir.join(line)),
+        Err(why) => return Some(why),
+    };
     let own = [common.join("config"), dir.join("config"), dir.join("config.worktree")];
     let found = own.iter().find_map(|path| dangerous_setting(path));
     found.or_else(|| check_submodules(top, &dir, seen))
 }
 
-/// Returns the folder that has the repository of a work tree, if its top is here.
-fn git_directory(top: &Path) -> Option<PathBuf> {
+/// Returns the folder that has the repository of a work tree, if its top is here; why it can't be determined, otherwise.
+fn git_directory(top: &Path) -> Result<Option<PathBuf>, String> {
     let path = top.join(".git");
     if path.is_dir() {
-        return Some(path);
+        return Ok(Some(path));
     }
-    let text = fs::read_to_string(&path).ok()?;
-    Some(top.join(text.strip_prefix("gitdir:")?.trim()))
+    let Some(line) = read_line(&path)? else { return Ok(None) };
+    let dir = line.strip_prefix("gitdir: ").ok_or_else(|| describe_unreadable(&path))?;
+    Ok(Some(top.join(dir)))
+}
+
+/// Reads a file of git with one line, as git does: only line ends are cut off. Returns `None` if there is no such file.
+fn read_line(path: &Path) -> Result<Option<String>, String> {
+    let Some(content) = read_bounded(path, MAX_LINE_SIZE)? else { return Ok(None) };
+    let text = String::from_utf8(content).map_err(|_| describe_unreadable(path))?;
+    Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()))
+}
+
+/// Reads a regular file up to a size, without waiting. Returns `None` if there is no such file, and an error for
+/// everything else: a command can put a pipe or a device there.
+fn read_bounded(path: &Path, max: u64) -> Result<Option<Vec<u8>>, String> {
+    let read = || {
+        let mut content = Vec::new();
+        open_input(path)?.take(max + 1).read_to_end(&mut content)?;
+        Ok::<_, io::Error>(content)
+    };
+    match read() {
+        Ok(content) if content.len() as u64 <= max => Ok(Some(content)),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Ok(None)
+        }
+        _ => Err(describe_unreadable(path)),
+    }
 }
 
 /// Checks the repositories in the index of another one.
 fn check_submodules(top: &Path, dir: &Path, seen: &mut BTreeSet<PathBuf>) -> Option<String> {
     let unknown = || Some("the repositories inside of this one cannot be looked at".to_owned());
-    let path = dir.join("index");
-    let Ok(mut file) = fs::File::open(&path) else { return None };
-    let mut index = Vec::new();
-    if file.by_ref().take(MAX_INDEX_SIZE + 1).read_to_end(&mut index).is_err()
-        || index.len() as u64 > MAX_INDEX_SIZE
-    {
-        return unknown();
-    }
+    let index = match read_bounded(&dir.join("index"), MAX_INDEX_SIZE) {
+        Ok(index) => index?,
+        Err(why) => return Some(why),
+    };
     // The mode of an entry that is a repository; the path stands 38 bytes behind it, in the usual versions.
     let mode = memchr::memmem::Finder::new(&[0, 0, 0xe0, 0]);
     let is_plain = index.get(4..8).is_some_and(|version| matches!(version, [0, 0, 0, 2 | 3]));
@@ -101,8 +142,9 @@ fn check_submodules(top: &Path, dir: &Path, seen: &mut BTreeSet<PathBuf>) -> Opt
         let Some(name) = name.filter(|name| is_plain && !name.is_empty()) else {
             return unknown();
         };
-        if git_directory(&top.join(name)).is_some()
-            && let Some(why) = check_repository(&top.join(name), seen)
+        let inner = top.join(name);
+        if !matches!(git_directory(&inner), Ok(None))
+            && let Some(why) = check_repository(&inner, seen)
         {
             return Some(why);
         }
@@ -110,37 +152,35 @@ fn check_submodules(top: &Path, dir: &Path, seen: &mut BTreeSet<PathBuf>) -> Opt
     None
 }
 
-/// Returns the setting of a configuration by which git may run something or follow another file.
+/// Returns the setting of a configuration by which git may run something or follow another file, or that it can't be
+/// determined.
 fn dangerous_setting(path: &Path) -> Option<String> {
-    let mut text = Vec::new();
-    match fs::File::open(path) {
-        Ok(file) => drop(file.take(MAX_CONFIG_SIZE).read_to_end(&mut text)),
-        Err(_) => return None,
-    }
-    let text = String::from_utf8_lossy(&text).to_lowercase();
-    let mut section = String::new();
-    text.lines().map(str::trim).find_map(|line| {
-        let mut setting = line;
-        if let Some(header) = line.strip_prefix('[') {
-            let (name, rest) = header.rsplit_once(']').unwrap_or((header, ""));
-            let end = name
-                .find(|c: char| c.is_whitespace() || matches!(c, '"' | '.'))
-                .unwrap_or(name.len());
-            name[..end].clone_into(&mut section);
-            setting = rest.trim();
-            if matches!(&*section, "include" | "includeif") {
-                return Some(describe_setting(path, &section));
-            }
-        }
-        let key = setting.split(|c: char| c == '=' || c.is_whitespace()).next().unwrap_or_default();
+    let content = match read_bounded(path, MAX_CONFIG_SIZE) {
+        Ok(content) => content?,
+        Err(why) => return Some(why),
+    };
+    let Some(settings) = GitSetting::parse_file(&content) else {
+        return Some(describe_unreadable(path));
+    };
+    settings.iter().find_map(|setting| {
+        let (section, key) = (setting.section(), setting.name());
         let name = format!("{section}.{key}");
-        let runs = is_in(&name, RUNNING_SETTINGS) || section == "gpg" && key.contains("command");
+        let runs = matches!(section, "include" | "includeif")
+            || is_in(&name, RUNNING_SETTINGS)
+            || section == "gpg" && key.contains("command");
         let is_off = || {
-            let value = setting.split_once('=').map_or("", |(_, value)| value.trim());
-            matches!(value, "true" | "false" | "1" | "0" | "yes" | "no")
+            let value = setting.value().unwrap_or_default().to_lowercase();
+            matches!(&*value, "true" | "false" | "1" | "0" | "yes" | "no")
         };
         (runs && !(key == "fsmonitor" && is_off())).then(|| describe_setting(path, &name))
     })
+}
+
+fn describe_unreadable(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    format!(
+        "a file of the repository ({name}) cannot be read, and may make git run another program"
+    )
 }
 
 fn describe_setting(path: &Path, setting: &str) -> String {
@@ -152,6 +192,9 @@ fn describe_setting(path: &Path, setting: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -183,6 +226,10 @@ mod tests {
             "[merge \"a\"]\ndriver = ./x",
             "[diff]\nsubmodule = diff",
             "[status]\nsubmoduleSummary = true",
+            "[diff] external = touch OWNED # ]",
+            "\u{feff}[diff]\nexternal = ./x",
+            &format!("#{}\n[diff]\nexternal = ./x", "x".repeat(1 << 20)),
+            "[diff]\nexternal \\",
         ] {
             assert!(runs(text), "{text}");
         }
@@ -195,5 +242,43 @@ mod tests {
             assert!(!runs(text), "{text}");
         }
         assert_eq!(Repositories::default().execution_risk(&[String::new()]), None);
+    }
+    /// A command can put a pipe or a device in the place of every file.
+    #[test]
+    fn what_can_not_be_read_is_a_risk_and_is_not_waited_for() {
+        for name in [".git", ".git/config", ".git/config.worktree", ".git/commondir", ".git/index"]
+        {
+            for device in [None, Some("/dev/zero")] {
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join(name);
+                if name != ".git" {
+                    fs::create_dir(folder.path().join(".git")).unwrap();
+                }
+                match device {
+                    Some(device) => symlink(device, &path).unwrap(),
+                    None => {
+                        let made = std::process::Command::new("mkfifo").arg(&path).status();
+                        assert!(made.unwrap().success());
+                    }
+                }
+                let repositories = Repositories::new(folder.path());
+                assert!(repositories.execution_risk(&[String::new()]).is_some(), "{name}");
+            }
+        }
+    }
+
+    /// Git cuts off no blank.
+    #[test]
+    fn the_folder_of_a_repository_is_found_as_git_does() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("dir ")).unwrap();
+        fs::write(folder.path().join("dir /config"), "[diff]\nexternal = ./x").unwrap();
+        fs::write(folder.path().join(".git"), "gitdir: dir \n").unwrap();
+        let repositories = Repositories::new(folder.path());
+        assert!(repositories.execution_risk(&[String::new()]).is_some());
+        fs::remove_file(folder.path().join(".git")).unwrap();
+        assert_eq!(repositories.execution_risk(&["dir /sub".to_owned()]), None);
+        fs::write(folder.path().join("dir /HEAD"), "ref: refs/heads/main").unwrap();
+        assert!(repositories.execution_risk(&["dir /sub".to_owned()]).is_some());
     }
 }

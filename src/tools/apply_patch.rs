@@ -154,9 +154,9 @@ impl Edit for PatchEdit {
         let mut edit = FileEdit::default();
         for (path, PatchedFile { before, after, is_touched }) in files.files {
             if is_touched && (before.is_some() || after.is_some()) {
-                let (after, mode) = after.map(|after| (after.bytes, after.mode)).unzip();
+                let mode = after.as_ref().and_then(|after| after.mode.filter(|_| after.sets_mode));
                 let before = before.as_ref().map(|before| before.bytes.as_slice());
-                edit.add(path, before, after.map(Into::into), mode.flatten());
+                edit.add(path, before, after.map(|after| after.bytes.into()), mode);
             }
         }
         Ok(edit)
@@ -184,11 +184,34 @@ struct PatchedFile {
 struct FileContent {
     bytes: Vec<u8>,
     mode: Option<u32>,
+    /// Whether the patch sets the permissions. Others stay as they are when it is written.
+    sets_mode: bool,
+}
+
+/// The bits of a mode that a patch has.
+const PATCH_MODE: u32 = 0o777;
+
+impl FileContent {
+    /// Returns the content of a file after a patch.
+    fn patched(&self, bytes: Vec<u8>, mode: Option<u32>) -> Self {
+        let special = self.mode.unwrap_or_default() & !PATCH_MODE;
+        Self {
+            bytes,
+            mode: mode.map(|mode| mode | special).or(self.mode),
+            sets_mode: self.sets_mode || mode.is_some(),
+        }
+    }
 }
 
 impl PatchedFiles<'_> {
     fn apply(&mut self, part: &ResolvedFilePatch) -> Result<(), String> {
         let ResolvedFilePatch { patch, old, new } = part;
+        if patch.removes_old()
+            && let Some(why) =
+                old.as_ref().and_then(|path| error_hints::describe_link_deletion(self.root, path))
+        {
+            return Err(why + ".");
+        }
         let old = old.as_ref().map(|path| self.load(path)).transpose()?;
         let new = new.as_ref().map(|path| self.load(path)).transpose()?;
         match (patch.operation, old, new) {
@@ -199,7 +222,8 @@ impl PatchedFiles<'_> {
                 let bytes = apply_hunks(&[], &patch.hunks).map_err(|_| {
                     format!("The patch creates '{path}', but its hunk removes lines.")
                 })?;
-                self.set(&path, Some(FileContent { bytes, mode: patch.mode }));
+                let content = FileContent { bytes, mode: patch.mode, sets_mode: true };
+                self.set(&path, Some(content));
             }
             (FileOperation::Deleted, Some(path), _) => {
                 let now = self.existing(&path, self.files[&path].after.as_ref())?;
@@ -220,7 +244,9 @@ impl PatchedFiles<'_> {
                 let meant = source.before.as_ref().or(source.after.as_ref());
                 let meant = self.existing(&from, meant)?;
                 let bytes = patch_content(&from, &meant.bytes, patch)?;
-                let content = FileContent { bytes, mode: patch.mode.or(meant.mode) };
+                let mut content = meant.patched(bytes, patch.mode);
+                // The other file gets the permissions of this one.
+                content.sets_mode |= from != to;
                 let is_itself = from == to && !source.is_touched;
                 if !is_itself && !self.is_free(&to) {
                     return Err(format!(
@@ -236,12 +262,12 @@ impl PatchedFiles<'_> {
             (FileOperation::Modified, Some(path), _)
             | (FileOperation::Modified, None, Some(path)) => {
                 let now = self.existing(&path, self.files[&path].after.as_ref())?;
-                if patch.hunks.is_empty() && patch.mode == now.mode {
+                if patch.hunks.is_empty() && patch.mode == now.mode.map(|mode| mode & PATCH_MODE) {
                     return Err(format!("Nothing would change in '{path}'."));
                 }
                 let bytes = patch_content(&path, &now.bytes, patch)?;
-                let mode = patch.mode.or(now.mode);
-                self.set(&path, Some(FileContent { bytes, mode }));
+                let content = now.patched(bytes, patch.mode);
+                self.set(&path, Some(content));
             }
             (..) => return Err("The patch does not say which file it is about.".to_owned()),
         }
@@ -258,8 +284,8 @@ impl PatchedFiles<'_> {
                 Ok(bytes) => {
                     let opened = root.open_file(&path).ok();
                     let meta = opened.and_then(|opened| opened.file.metadata().ok());
-                    let mode = meta.map(|meta| meta.permissions().mode() & 0o777);
-                    Some(FileContent { bytes, mode })
+                    let mode = meta.map(|meta| meta.permissions().mode() & 0o7777);
+                    Some(FileContent { bytes, mode, sets_mode: false })
                 }
                 Err(FileError::Missing(_)) => None,
                 Err(error) => return Err(failed(error)),

@@ -43,6 +43,9 @@ impl Edit for Deletion {
     }
 
     fn edit(&self, root: &WorkspaceRoot) -> Result<FileEdit, String> {
+        if let Some(why) = error_hints::describe_link_deletion(root, &self.0) {
+            return Err(why);
+        }
         let failed = |error| error_hints::describe_missing(root, &error);
         let path = root.canonical(&self.0).map_err(failed)?;
         let before = root.read(&path, MAX_FILE_SIZE).map_err(failed)?;

@@ -2,7 +2,7 @@
 
 use crate::types::edit_distance;
 use crate::types::escape_name;
-use crate::workspace::{FileError, RelPath, WorkspaceRoot};
+use crate::workspace::{FileError, FileKind, RelPath, WorkspaceRoot};
 
 /// Returns the message for a file error, with similar names if the file is missing.
 pub(super) fn describe_missing(root: &WorkspaceRoot, error: &FileError) -> String {
@@ -38,6 +38,25 @@ fn similar_names(root: &WorkspaceRoot, path: &RelPath) -> Option<String> {
     near.truncate(MAX_SUGGESTIONS);
     let names: Vec<String> = near.into_iter().map(|(_, name)| format!("'{name}'")).collect();
     (!names.is_empty()).then(|| format!("Did you mean {}?", names.join(" or ")))
+}
+
+/// Describes that a link is not deleted; `None` if the path is not a link.
+///
+/// Its target, which a change would be made to, is another file.
+pub(super) fn describe_link_deletion(root: &WorkspaceRoot, path: &RelPath) -> Option<String> {
+    (root.link_kind(path).ok()? == FileKind::Link).then(|| {
+        let is_to_file = root.kind(path).is_ok_and(|kind| kind == FileKind::File);
+        let target = match root.canonical(path) {
+            Ok(target) if is_to_file => {
+                format!(" To delete the file that it leads to, name that: '{target}'.")
+            }
+            Ok(_) | Err(_) => String::new(),
+        };
+        format!(
+            "'{path}' is a symbolic link, and only files can be deleted.{target} To delete the link, use a command, such \
+             as rm"
+        )
+    })
 }
 
 /// Describes that non-ASCII text cannot be added to a file.

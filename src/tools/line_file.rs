@@ -50,9 +50,13 @@ impl LineFile {
     /// Adds a line, unless the limit is reached.
     pub(super) fn add(&mut self, line: &str) {
         let size = line.len() as u64 + 1;
-        self.is_full |= self.bytes + size > self.limit;
         if self.is_full {
             return;
+        }
+        if self.bytes + size > self.limit {
+            self.is_full = true;
+            // No later line writes these.
+            return self.flush();
         }
         if self.lines.is_multiple_of(STRIDE) {
             self.positions.push(self.bytes);
@@ -61,17 +65,19 @@ impl LineFile {
         self.buffer.push(b'\n');
         self.bytes += size;
         self.lines += 1;
-        if self.buffer.len() >= MAX_BUFFER
-            && let Err(error) = self.file.write_all(&self.buffer)
-        {
+        if self.buffer.len() >= MAX_BUFFER {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Err(error) = self.file.write_all(&self.buffer) {
             log::debug!("the output of a command in the background can't be stored: {error}");
             // The session needs the space more.
             let _ = self.file.set_len(0);
             (self.lines, self.is_full) = (0, true);
         }
-        if self.buffer.len() >= MAX_BUFFER {
-            self.buffer.clear();
-        }
+        self.buffer.clear();
     }
 
     /// Returns the written lines from one on, counted from 1.
@@ -97,5 +103,22 @@ impl Read for FileReader<'_> {
         let read = self.file.read_at(buffer, self.at)?;
         self.at += read as u64;
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn lines_below_the_limit_are_written() {
+        let spool = OutputSpool { open: Arc::new(tempfile::tempfile), limit: 9 };
+        let mut file = LineFile::create(&spool).unwrap();
+        for line in ["one", "two", "three", "x"] {
+            file.add(line);
+        }
+        assert_eq!(file.lines_from(1).collect::<Vec<_>>(), ["one", "two"]);
     }
 }

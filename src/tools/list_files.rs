@@ -1,5 +1,8 @@
 //! `list_files`: lists the entries of a folder.
 
+use std::collections::BTreeSet;
+use std::time::Instant;
+
 use globset::GlobMatcher;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -7,6 +10,7 @@ use serde::Deserialize;
 use super::calls::{ReadCall, build_tool, resolve};
 use super::description::{BuiltInTool, Subject, TargetKind};
 use super::glob::compile_glob;
+use super::search::WalkEnd;
 use super::tool::ToolOutput;
 use crate::policy::CallTarget;
 use crate::port::CancellationToken;
@@ -71,37 +75,68 @@ fn list(
 ) -> Result<ToolOutput, FileError> {
     let mut lines = Vec::new();
     let mut folders = vec![path.clone()];
-    let mut more = false;
-    while let Some(folder) = folders.pop().filter(|_| !cancel.is_cancelled()) {
-        let (entries, is_cut) = match root.list(&folder, MAX_ENTRIES) {
-            Ok(listed) => listed,
+    let (begun, mut end, mut has_more) = (Instant::now(), WalkEnd::Complete, false);
+    while let Some(folder) = folders.pop().filter(|_| end == WalkEnd::Complete && !has_more) {
+        let entries = match root.entries(&folder) {
+            Ok(entries) => entries,
             Err(error) if folder == *path => return Err(error),
             // Entries that cannot be read, or no longer exist, are skipped.
             Err(_) => continue,
         };
-        more |= is_cut;
-        for FolderEntry { name, kind } in entries.iter().rev() {
-            if recursive && *kind == FileKind::Directory && name != ".git" {
-                folders.push(folder.join(name));
+        let (mut shown, mut below) = (BTreeSet::new(), Vec::new());
+        for entry in entries {
+            end = WalkEnd::of_limits(begun, cancel);
+            if end != WalkEnd::Complete {
+                break;
+            }
+            if recursive && entry.kind == FileKind::Directory && entry.name != ".git" {
+                below.push(folder.join(&entry.name));
+            }
+            if pattern.is_none_or(|pattern| pattern.is_match(&entry.name)) {
+                shown.insert(entry);
+                if lines.len() + shown.len() > MAX_ENTRIES {
+                    shown.pop_last();
+                    has_more = true;
+                }
             }
         }
-        for FolderEntry { name, kind } in entries {
-            if pattern.is_none_or(|pattern| pattern.is_match(&name)) {
-                let slash = if kind == FileKind::Directory { "/" } else { "" };
-                lines.push(format!("{}{slash}", folder.join(&name)));
-            }
+        for FolderEntry { name, kind } in shown {
+            let slash = if kind == FileKind::Directory { "/" } else { "" };
+            lines.push(format!("{}{slash}", folder.join(&name)));
         }
-        if lines.len() > MAX_ENTRIES {
-            more = true;
-            break;
-        }
+        below.sort_by(|a, b| b.cmp(a));
+        folders.append(&mut below);
     }
-    if lines.is_empty() {
+    if lines.is_empty() && end == WalkEnd::Complete {
         return Ok(ToolOutput::ok("(nothing)"));
     }
-    lines.truncate(MAX_ENTRIES);
-    if more {
+    if has_more {
         lines.push(format!("[only the first {} are shown; narrow path or pattern]", lines.len()));
     }
+    match end {
+        WalkEnd::Complete => {}
+        WalkEnd::TimedOut => {
+            lines
+                .push("[not all entries were looked at: it took too long; narrow path]".to_owned());
+        }
+        WalkEnd::Cancelled => lines.push("[not all entries were looked at]".to_owned()),
+    }
     Ok(ToolOutput::ok(lines.join("\n")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cancelled_list_says_that_it_is_not_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "").unwrap();
+        let root = WorkspaceRoot::open(folder.path()).unwrap();
+        let cancel = CancellationToken::new();
+        let list = || list(&root, &RelPath::root(), None, true, &cancel).unwrap().text;
+        assert_eq!(list(), "a");
+        cancel.cancel();
+        assert_eq!(list(), "[not all entries were looked at]");
+    }
 }

@@ -1,10 +1,15 @@
 //! Finds the lines of a file that are most similar to a text that was not found in it.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 /// The maximum number of lines that are shown.
 const MAX_SHOWN_LINES: usize = 12;
 
 /// The part of a file that is searched.
 const MAX_SEARCHED_LINES: usize = 20_000;
+
+/// The first lines of a wanted text, which are compared at each position.
+const MAX_COMPARED_LINES: usize = 200;
 
 /// Describes the lines that are most similar to a wanted text.
 pub(super) fn describe_nearest(content: &[u8], wanted: &str) -> String {
@@ -28,28 +33,27 @@ pub(super) fn describe_nearest(content: &[u8], wanted: &str) -> String {
 
 /// Returns the position of the most similar lines, and whether they differ only in white space.
 fn nearest(lines: &[&str], wanted: &[&str]) -> Option<(usize, bool)> {
-    let same = |a: &str, b: &str| without_whitespace(a).eq(without_whitespace(b));
+    let hash_all = |lines: &[&str]| lines.iter().map(|line| hash_line(line)).collect::<Vec<_>>();
+    let (lines, wanted) = (hash_all(lines), hash_all(wanted));
+    let compared = &wanted[..wanted.len().min(MAX_COMPARED_LINES)];
     let count = |start: usize| {
-        wanted
-            .iter()
-            .zip(&lines[start..])
-            .filter(|(a, b)| !a.trim().is_empty() && same(a, b))
-            .count()
+        compared.iter().zip(&lines[start..]).filter(|(a, b)| a.is_some() && a == b).count()
     };
-    let blank = wanted.iter().filter(|line| line.trim().is_empty()).count();
     // The first of equally good positions.
     let best = (0..lines.len())
         .map(|start| (count(start), start))
         .max_by_key(|(n, at)| (*n, usize::MAX - at))?;
     let (matching, start) = best;
-    let needed = (wanted.len() - blank).div_ceil(3).max(1);
-    let there = &lines[start..];
-    let is_all = wanted.len() <= there.len() && wanted.iter().zip(there).all(|(a, b)| same(a, b));
-    (matching >= needed).then_some((start, is_all))
+    let needed = compared.iter().flatten().count().div_ceil(3).max(1);
+    (matching >= needed).then(|| (start, lines[start..].starts_with(&wanted)))
 }
 
-fn without_whitespace(line: &str) -> impl Iterator<Item = char> + '_ {
-    line.chars().filter(|char| !char.is_whitespace())
+/// Returns the hash of a line without its white space; `None` if there is nothing else.
+fn hash_line(line: &str) -> Option<u64> {
+    let text: String = line.split_whitespace().collect();
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    (!text.is_empty()).then(|| hasher.finish())
 }
 
 #[cfg(test)]
@@ -75,6 +79,17 @@ mod tests {
             hint.starts_with("The most similar lines are these (lines 2-4):\nlet x = 1;"),
             "{hint}"
         );
+    }
+
+    /// Without a limit, it compares 400 million lines.
+    #[test]
+    fn many_wanted_lines_are_compared_in_a_short_time() {
+        let file: String = (0..20_000).map(|n| format!("line  {n}\n")).collect();
+        let wanted: String = (9_000..29_000).map(|n| format!("line {n}\n")).collect();
+        let hint = describe_nearest(file.as_bytes(), &wanted);
+        assert!(hint.starts_with("The most similar lines are these (lines 9001-9012)"), "{hint}");
+        let hint = describe_nearest(file.as_bytes(), &file.replace("  ", ""));
+        assert!(hint.starts_with("The file has the same lines with different white"), "{hint}");
     }
 
     #[test]

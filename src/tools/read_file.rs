@@ -27,7 +27,7 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
     summarize: |arguments| {
         let (offset, limit) = (arguments.number("offset"), arguments.number("limit"));
         let from = offset.unwrap_or(1).max(1);
-        let to = limit.map(|limit| from.saturating_add(limit).saturating_sub(1));
+        let to = limit.map(|limit| from.saturating_add(limit.max(1)).saturating_sub(1));
         let is_page = offset.is_some() || limit.is_some();
         arguments.path(is_page.then_some(SummaryDetail::Range { from, to }))
     },
@@ -168,7 +168,7 @@ impl PageRequest {
             _ => usize::try_from(MAX_WHOLE_FILE).unwrap_or(usize::MAX),
         };
         let limits = PageLimits {
-            lines: lines.unwrap_or(u64::MAX),
+            lines: lines.unwrap_or(u64::MAX).max(1),
             bytes,
             line_bytes: MAX_LINE_LENGTH.min(bytes),
             scan: MAX_SCAN,

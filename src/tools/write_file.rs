@@ -11,7 +11,7 @@ use super::error_hints;
 use super::file_edit::{FileEdit, MAX_FILE_SIZE};
 use super::replace::with_crlf;
 use crate::types::pluralize;
-use crate::workspace::{FileError, RelPath, TextFile, WorkspaceRoot, is_binary};
+use crate::workspace::{Encoding, FileError, RelPath, TextFile, WorkspaceRoot, is_binary};
 
 const NAME: &str = "write_file";
 
@@ -106,9 +106,14 @@ impl WrittenFile {
         if self.mode == WriteMode::Append && TextFile::would_mix_encodings(before, &self.content) {
             return Err(error_hints::describe_encoding_conflict(path));
         }
+        // A file with a byte order mark keeps its own.
+        let content = match text.encoding {
+            Encoding::Bytes => &self.content,
+            _ => self.content.strip_prefix('\u{feff}').unwrap_or(&self.content),
+        };
         let content = match text.line_end() {
-            b"\r\n" => with_crlf(self.content.as_bytes()),
-            _ => self.content.as_bytes().to_vec(),
+            b"\r\n" => with_crlf(content.as_bytes()),
+            _ => content.as_bytes().to_vec(),
         };
         let content = match self.mode {
             WriteMode::Overwrite => content,

@@ -8,10 +8,11 @@
 //! content ([`leftover_path`]), so they can be found. Those that can't be removed are returned.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
+use std::iter;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -103,13 +104,28 @@ pub fn apply_changes(
     changes: &[BatchedChange],
 ) -> Result<Vec<PathBuf>, FileError> {
     let leftovers = Leftovers::default();
+    let new_folders = missing_folders(root, changes);
     let applied = apply_together(root, changes, &leftovers);
+    if applied.is_err() {
+        // The inner ones first. Those that are not empty stay.
+        for folder in new_folders.iter().rev() {
+            let _ = root.dir().remove_dir(folder.as_path());
+        }
+    }
     let left = leftovers.0.into_inner();
     match applied {
         Ok(()) => Ok(left),
         Err(cause) if left.is_empty() => Err(cause),
         Err(cause) => Err(FileError::Leftovers { cause: Box::new(cause), left }),
     }
+}
+
+/// Returns the folders that are to be created for new files, the outer ones first.
+fn missing_folders(root: &WorkspaceRoot, changes: &[BatchedChange]) -> BTreeSet<RelPath> {
+    let created = changes.iter().filter(|change| change.before.is_none());
+    let folders =
+        created.flat_map(|change| iter::successors(change.path.parent(), RelPath::parent));
+    folders.filter(|folder| !root.exists(folder)).collect()
 }
 
 fn apply_together(
@@ -210,7 +226,7 @@ impl<'a> StagedChange<'a> {
             return Err(FileError::IsDirectory(path.clone()));
         };
         // Before folders are created, which would be left behind.
-        let existing = std::iter::successors(Some(parent.clone()), RelPath::parent);
+        let existing = iter::successors(Some(parent.clone()), RelPath::parent);
         let mut existing = existing.filter_map(|folder| {
             let rest = path.strip_folder(&folder);
             Some((root.open_folder(&folder).ok()?, rest))
@@ -486,7 +502,8 @@ mod tests {
             change("c", None, Some("x")),
             change("b/x", None, Some("x")),
         ] {
-            let changes = [change("a", Some("1"), Some("one")), bad];
+            let new = change("n/m/x", None, Some("x"));
+            let changes = [change("a", Some("1"), Some("one")), new, bad];
             assert!(apply_changes(&root, &changes).is_err());
             assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "1");
             assert_eq!(names(folder.path()), ["a", "b", "c"]);

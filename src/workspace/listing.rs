@@ -153,23 +153,26 @@ impl WorkspaceRoot {
     ///
     /// Fails when the folder cannot be read. Entries that vanish meanwhile are skipped.
     pub fn list(&self, path: &RelPath, most: usize) -> Result<(Vec<FolderEntry>, bool), FileError> {
+        let mut found: Vec<FolderEntry> =
+            self.entries(path)?.take(most.saturating_add(1)).collect();
+        let has_more = found.len() > most;
+        found.truncate(most);
+        found.sort();
+        Ok((found, has_more))
+    }
+
+    /// Returns the entries of a folder as the system gives them, unsorted.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the folder cannot be read. Entries that vanish meanwhile are skipped.
+    pub fn entries(&self, path: &RelPath) -> Result<impl Iterator<Item = FolderEntry>, FileError> {
         let failed = |error: io::Error| FileError::from_io("list", path, error);
-        let mut entries = Vec::new();
-        let mut more = false;
-        for entry in self.dir().read_dir(path.as_path()).map_err(failed)? {
-            let Ok(entry) = entry else { continue };
-            let Ok(kind) = entry.file_type() else { continue };
-            if entries.len() == most {
-                more = true;
-                break;
-            }
-            entries.push(FolderEntry {
-                name: entry.file_name(),
-                kind: FileKind::from_file_type(kind),
-            });
-        }
-        entries.sort();
-        Ok((entries, more))
+        let entries = self.dir().read_dir(path.as_path()).map_err(failed)?;
+        Ok(entries.flatten().filter_map(|entry| {
+            let kind = FileKind::from_file_type(entry.file_type().ok()?);
+            Some(FolderEntry { name: entry.file_name(), kind })
+        }))
     }
 }
 

@@ -70,7 +70,15 @@ fn filter_variable(
         return Some((name, absolute_search_path(&value)));
     }
     let value = match value.to_str() {
-        Some(value) => passed_value(&text, value)?.into_owned().into(),
+        Some(value) => match passed_value(&text, value) {
+            Some(value) => value.into_owned().into(),
+            None => {
+                log::debug!(
+                    "commands do not get the variable {text}, since its value may contain a secret"
+                );
+                return None;
+            }
+        },
         None => value,
     };
     Some((name, value))

@@ -55,9 +55,9 @@ const KEY_VARIABLES: &str = "*API_KEY|*APIKEY|*ACCESS_KEY|*SECRET_KEY|*AUTH_KEY|
 /// Exceptions: keys of git's settings are names, and so are authors.
 const NOT_SECRET_VARIABLES: &str = "GIT_CONFIG_KEY_*|GIT_AUTHOR_*|*_AUTHOR|OLD_PWD";
 
-/// Prefixes of option variables of programs that hold secrets.
-const SECRET_OPTION_PREFIXES: [&str; 6] =
-    ["password", "passwd", "passphrase", "secret", "token", "apikey"];
+/// Parts of the names of programs' options that hold secrets, in lower case, besides tokens.
+const SECRET_OPTIONS: [&str; 6] =
+    ["password", "passwd", "passphrase", "secret", "apikey", "api_key"];
 
 /// Returns whether a variable of this name holds a secret.
 pub fn is_secret_variable(name: &str) -> bool {
@@ -81,13 +81,42 @@ pub(in crate::exec) fn passed_value<'a>(name: &str, value: &'a str) -> Option<Co
     if upper.ends_with("_PROXY") {
         return Some(strip_users(value));
     }
-    let lower = || value.to_lowercase();
     let is_options =
         upper.ends_with("_OPTS") || upper.ends_with("OPTIONS") || upper.ends_with("FLAGS");
-    if is_options && SECRET_OPTION_PREFIXES.iter().any(|secret| lower().contains(secret)) {
+    if is_options && has_secret_option(value) {
         return None;
     }
     (strip_users(value) == value).then_some(Cow::Borrowed(value))
+}
+
+/// Returns whether options for a program may contain a secret: one with such a name has a value, after `=` or `:`, or in
+/// the next word.
+fn has_secret_option(options: &str) -> bool {
+    let mut words = options.split_whitespace().peekable();
+    while let Some(word) = words.next() {
+        let mut parts = word.rsplit(['=', ':']);
+        let last = parts.next().filter(|last| last.starts_with('-') && words.peek().is_some());
+        if parts.chain(last).any(is_secret_option) {
+            return true;
+        }
+    }
+    false
+}
+
+fn is_secret_option(name: &str) -> bool {
+    // It may be in the query of an address, or not be a name but a path.
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let lower = name.to_ascii_lowercase();
+    // `MAX_TOKENS` and `tokenizer` are no secrets, but `tokenFile` and `AUTH_TOKEN` are.
+    let is_token = |(at, token): (usize, &str)| {
+        let (before, rest) = name.split_at(at + token.len());
+        match before.ends_with(|last: char| last.is_ascii_lowercase()) {
+            true => !rest.starts_with(|next: char| next.is_ascii_lowercase()),
+            false => !rest.starts_with(|next: char| next.is_ascii_alphabetic()),
+        }
+    };
+    SECRET_OPTIONS.iter().any(|secret| lower.contains(secret))
+        || lower.match_indices("token").any(is_token)
 }
 
 /// Parts of the addresses of databases that name a password.
@@ -198,6 +227,26 @@ mod tests {
         }
         assert_eq!(passed_value("PIP_INDEX_URL", "https://u:p@a.example/simple"), None);
         assert_eq!(passed_value("MAVEN_OPTS", "-Xmx1g -Djavax.net.ssl.keyStorePassword=x"), None);
+        for options in [
+            "--auth-token=x",
+            "-a --token x",
+            "-DDB_PASSWORD=x -O2",
+            "-Dsecret_key_base=x",
+            "-DtokenFile=x",
+            "-javaagent:a.jar=host=h,token=x",
+            "AUTH_TOKEN=x",
+            "-Durl=https://h.example/?token=x",
+        ] {
+            assert_eq!(passed_value("CFLAGS", options), None, "{options}");
+        }
+        for options in [
+            "-DMAX_TOKENS=4096",
+            "--require ./tokenizer.js",
+            "--require=./secret/token.js",
+            "-L/opt/token/lib:/lib -lx",
+        ] {
+            assert!(passed_value("NODE_OPTIONS", options).is_some(), "{options}");
+        }
         assert!(passed_value("MAVEN_OPTS", "-Xmx1g").is_some());
         assert!(passed_value("PATH", "/opt/token/bin:/bin").is_some());
         assert!(passed_value("GIT_AUTHOR_EMAIL", "a@b.example").is_some());

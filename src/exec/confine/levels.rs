@@ -36,8 +36,9 @@ use crate::exec::supervisor::worker::is_shortage;
 #[derive(Serialize, Deserialize)]
 pub(in crate::exec) struct NamespaceSetup {
     policy: SandboxPolicy,
+    /// The sockets of other programs; `None` if the list could not be read.
     #[serde(with = "stored_path")]
-    sockets: Vec<PathBuf>,
+    sockets: Option<Vec<PathBuf>>,
 }
 
 /// Serves the engine at the highest available level.
@@ -63,7 +64,7 @@ fn lower(why: &io::Error) -> SupervisorReport {
 
 /// Creates namespaces, and a first process in them that serves the engine.
 fn serve_in_namespaces(link: SupervisorLink, policy: SandboxPolicy) -> io::Result<()> {
-    let sockets = mounts::named_sockets();
+    let sockets = mounts::named_sockets().ok();
     if let Err(why) = namespaces::enter(policy.network) {
         return link.send(&lower(&why), &[], &[]);
     }
@@ -128,7 +129,7 @@ fn set_up_namespaces(
     };
     limit_pid_namespace(&policy);
     limit_processes(&policy);
-    let view = mounts::set_up_mounts(&policy, &sockets)?;
+    let view = mounts::set_up_mounts(&policy, sockets.as_deref().unwrap_or_default())?;
     let mut env = confinement_variables();
     env.extend(view.env);
     let is_bound = policy.mode != SandboxMode::Off;
@@ -157,7 +158,11 @@ fn set_up_namespaces(
     // sockets remain open.
     match &layers.access {
         Ok(open) if open.contains(&SandboxGap::LocalSockets) => {
-            holes.push(SandboxGap::LaterSockets);
+            holes.push(match sockets {
+                Some(_) => SandboxGap::LaterSockets,
+                // Nothing covers them.
+                None => SandboxGap::LocalSockets,
+            });
         }
         Ok(_) => {}
         Err(_) => holes.push(SandboxGap::LocalSockets),

@@ -387,8 +387,9 @@ fn mount_terminals() -> io::Result<()> {
 
 /// Covers sockets outside of the command's own folders.
 fn hide_sockets(sockets: &[PathBuf], is_own: impl Fn(&Path) -> bool) {
-    for path in sockets.iter().filter(|path| !is_own(path)) {
-        // It may be gone.
+    // It may be gone. Other files are not covered: a name in the list can look like the path of any file.
+    let is_socket = |path: &PathBuf| fs::metadata(path).is_ok_and(|it| it.file_type().is_socket());
+    for path in sockets.iter().filter(|path| !is_own(path) && is_socket(path)) {
         let _ = mount_bind("/dev/null", path);
     }
 }
@@ -609,15 +610,48 @@ fn unescape(text: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the sockets with a path that this network namespace lists.
-pub(in crate::exec) fn named_sockets() -> Vec<PathBuf> {
-    let list = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let path = |line: &str| {
-        line.split_whitespace().nth(7).filter(|path| path.starts_with('/')).map(PathBuf::from)
-    };
-    let mut paths: Vec<PathBuf> = list.lines().filter_map(path).collect();
-    paths.sort();
-    paths.dedup();
-    paths
+///
+/// # Errors
+///
+/// Fails if the list can't be read.
+pub(in crate::exec) fn named_sockets() -> io::Result<Vec<PathBuf>> {
+    Ok(parse_sockets(&fs::read("/proc/net/unix")?))
+}
+
+/// Parses a list of sockets. Names may have any bytes, also line ends: those of abstract sockets are chosen by any
+/// command, and must not hide other lines.
+fn parse_sockets(list: &[u8]) -> Vec<PathBuf> {
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    for line in list.strip_suffix(b"\n").unwrap_or(list).split(|byte| *byte == b'\n') {
+        match (parse_socket(line), names.last_mut()) {
+            (Some(name), _) => names.push(name.to_vec()),
+            (None, Some(begun)) => {
+                begun.push(b'\n');
+                begun.extend_from_slice(line);
+            }
+            (None, None) => {}
+        }
+    }
+    names.retain(|name| name.starts_with(b"/"));
+    names.sort();
+    names.dedup();
+    names.into_iter().map(|name| OsString::from_vec(name).into()).collect()
+}
+
+/// Returns the name in a line: address, five numbers, inode number, and the name if there is one; `None` if the line
+/// does not begin with an address.
+fn parse_socket(line: &[u8]) -> Option<&[u8]> {
+    let end = memchr::memchr(b':', line)?;
+    if !line[..end].iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    let mut rest = line;
+    for _ in 0..7 {
+        rest = rest.trim_ascii_start();
+        let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+        rest = &rest[end..];
+    }
+    Some(rest.strip_prefix(b" ").unwrap_or(rest))
 }
 
 #[cfg(test)]
@@ -639,6 +673,19 @@ mod tests {
             assert_eq!(handle.bind().unwrap_err().kind(), io::ErrorKind::NotFound);
             assert!(!path.parent().unwrap().exists());
         }
+    }
+
+    #[test]
+    fn the_name_of_a_socket_hides_no_other_one() {
+        let list = b"Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01    42 @\xff\n\
+            0000000000000000: 00000003 00000000 00000000 0001 03 123456\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 123457 /a/with blank \n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 123458 /b\xff\nc\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 123459 /d\n";
+        let paths =
+            ["/a/with blank ".into(), OsString::from_vec(b"/b\xff\nc".to_vec()), "/d".into()];
+        assert_eq!(parse_sockets(list), paths.map(PathBuf::from));
     }
 
     #[test]

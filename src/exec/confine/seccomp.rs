@@ -13,7 +13,7 @@ use seccompiler::{
 pub(super) enum SocketFilter {
     /// Internet and Unix sockets.
     Internet,
-    /// Unix sockets, without connecting to those of other programs.
+    /// Unix sockets that can't reach those of other programs.
     Local,
 }
 
@@ -91,6 +91,7 @@ pub(super) fn compile_programs(sockets: SocketFilter) -> io::Result<[BpfProgram;
     if sockets == SocketFilter::Local {
         // Other programs on this machine have network access, and would act for the command.
         refused.insert(libc::SYS_connect, Vec::new());
+        refused.insert(libc::SYS_socketpair, datagram_rules()?);
     }
     // Limits and priorities of other processes; 0 names the calling one.
     let is_other = || condition(0, SeccompCmpOp::Ne, 0);
@@ -165,7 +166,25 @@ fn socket_rules(sockets: SocketFilter) -> io::Result<Vec<SeccompRule>> {
         condition(0, SeccompCmpOp::Eq, libc::AF_NETLINK.unsigned_abs().into())?,
         condition(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE.unsigned_abs().into())?,
     ])?;
-    Ok(vec![other, kernel])
+    let mut rules = vec![other, kernel];
+    if sockets == SocketFilter::Local {
+        rules.extend(datagram_rules()?);
+    }
+    Ok(rules)
+}
+
+/// Returns rules against Unix sockets that reach others without connecting to them, also as one of a pair. A raw one is
+/// such a socket, too.
+fn datagram_rules() -> io::Result<Vec<SeccompRule>> {
+    // The rest are flags.
+    const TYPES: u64 = 0xf;
+    let of_type = |kind: i32| {
+        rule(vec![
+            condition(0, SeccompCmpOp::Eq, libc::AF_UNIX.unsigned_abs().into())?,
+            condition(1, SeccompCmpOp::MaskedEq(TYPES), kind.unsigned_abs().into())?,
+        ])
+    };
+    [libc::SOCK_DGRAM, libc::SOCK_RAW].into_iter().map(of_type).collect()
 }
 
 fn argument_equals(argument: u8, value: u64) -> io::Result<SeccompRule> {
@@ -210,4 +229,31 @@ pub(super) fn apply(programs: &[BpfProgram]) -> io::Result<()> {
     programs
         .iter()
         .try_for_each(|program| seccompiler::apply_filter(program).map_err(io::Error::other))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixDatagram, UnixStream};
+
+    use rustix::net::{AddressFamily, SocketType, socket};
+
+    use super::*;
+
+    /// A datagram reaches a daemon without a connection.
+    #[test]
+    fn without_a_network_no_unix_socket_sends_datagrams() {
+        for sockets in [SocketFilter::Local, SocketFilter::Internet] {
+            // The filter holds for the thread.
+            let thread = std::thread::spawn(move || {
+                apply(&compile_programs(sockets).unwrap()).unwrap();
+                assert!(UnixStream::pair().is_ok());
+                [
+                    UnixDatagram::unbound().is_ok(),
+                    UnixDatagram::pair().is_ok(),
+                    socket(AddressFamily::UNIX, SocketType::RAW, None).is_ok(),
+                ]
+            });
+            assert_eq!(thread.join().unwrap(), [sockets == SocketFilter::Internet; 3]);
+        }
+    }
 }

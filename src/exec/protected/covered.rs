@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -24,7 +25,8 @@ pub(in crate::exec) struct Covered {
 
 #[derive(Debug)]
 struct Sockets {
-    found: BTreeMap<PathBuf, Identity>,
+    /// `None` if the list could not be read.
+    found: Option<BTreeMap<PathBuf, Identity>>,
     /// Folders of the command's own, and those that are covered as a whole.
     passed_over: Vec<PathBuf>,
     /// Entries of the folder for temporary files that are not covered.
@@ -54,9 +56,8 @@ impl Covered {
         let paths = paths.map(|path| (path.clone(), identity(path))).collect();
         let own = [&policy.workspace, &policy.temp].into_iter().chain(&policy.writable).cloned();
         let passed_over = own.chain(RUNTIME_FOLDERS.map(PathBuf::from)).collect();
-        let mut sockets =
-            Sockets { found: BTreeMap::new(), passed_over, visible: visible_entries(policy) };
-        sockets.found = sockets.now();
+        let mut sockets = Sockets { found: None, passed_over, visible: visible_entries(policy) };
+        sockets.found = sockets.now().ok();
         Self { paths, sockets: Some(sockets) }
     }
 
@@ -83,11 +84,13 @@ impl Covered {
 }
 
 impl Sockets {
+    /// Returns whether there are other sockets, or may be.
     fn has_more(&self) -> bool {
-        self.now().iter().any(|(path, now)| self.found.get(path) != Some(now))
+        let (Some(found), Ok(now)) = (&self.found, self.now()) else { return true };
+        now.iter().any(|(path, now)| found.get(path) != Some(now))
     }
 
-    fn now(&self) -> BTreeMap<PathBuf, Identity> {
+    fn now(&self) -> io::Result<BTreeMap<PathBuf, Identity>> {
         let is_socket = |path: &PathBuf| {
             path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket())
         };
@@ -97,8 +100,8 @@ impl Sockets {
             is_below(&self.passed_over) || real.starts_with(TEMPORARY) && !is_below(&self.visible)
         };
         let found =
-            named_sockets().into_iter().filter(|path| is_socket(path) && !is_passed_over(path));
-        found.map(|path| (path.clone(), identity(&path))).collect()
+            named_sockets()?.into_iter().filter(|path| is_socket(path) && !is_passed_over(path));
+        Ok(found.map(|path| (path.clone(), identity(&path))).collect())
     }
 }
 

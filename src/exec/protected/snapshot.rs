@@ -8,11 +8,17 @@ use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use cap_std::fs::{Dir, Metadata, MetadataExt, OpenOptions, Permissions, PermissionsExt};
+use cap_std::fs::{
+    Dir, Metadata, MetadataExt, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt,
+};
+use rustix::fs::{Gid, Uid, fchown};
 
 use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
+use crate::port::unique_id;
+use crate::types::Durability;
 use crate::workspace::{
-    OWNER, open_below, open_canonical, open_canonical_parent, open_file, set_folder_mode,
+    OWNER, create_private_folder, open_below, open_canonical, open_canonical_parent, open_file,
+    replace_file, set_folder_mode,
 };
 
 /// Protected paths to restore after a command.
@@ -22,7 +28,21 @@ pub(in crate::exec) struct ProtectedPaths {
     writable: Vec<PathBuf>,
     /// What this program writes meanwhile.
     own: Vec<PathBuf>,
+    /// The folder for the contents of files that can't be restored.
+    saved: Option<PathBuf>,
 }
+
+/// What was done about changed paths.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::exec) struct RestoredPaths {
+    /// Paths that are as before.
+    pub restored: Vec<PathBuf>,
+    /// A sentence for each file or folder that could not be restored.
+    pub failed: Vec<String>,
+}
+
+/// The folder in the state folder for the contents of files that can't be restored.
+const SAVED_FOLDER: &str = "unrestored";
 
 /// The state of protected paths at one moment.
 pub(in crate::exec) struct PathSnapshot<'a> {
@@ -37,7 +57,7 @@ type SavedEntries = BTreeMap<PathBuf, SavedEntry>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum SavedEntry {
     Folder { mode: u32 },
-    File { mode: u32, content: Vec<u8> },
+    File { mode: u32, owner: (u32, u32), content: Vec<u8> },
     Link { to: PathBuf },
 }
 
@@ -51,12 +71,15 @@ impl ProtectedPaths {
         let writable = roots.iter().filter_map(|path| path.canonicalize().ok()).collect();
         let paths =
             if policy.mode == SandboxMode::Off { Vec::new() } else { policy.protected.clone() };
-        Self { paths, writable, own: policy.exposed_state() }
+        // The record is in a folder of the state folder.
+        let state = policy.record_path.as_deref().and_then(|path| path.parent()?.parent());
+        let saved = state.map(|state| state.join(SAVED_FOLDER));
+        Self { paths, writable, own: policy.exposed_state(), saved }
     }
 
     /// Returns an empty list.
     pub(in crate::exec) fn empty() -> Self {
-        Self { paths: Vec::new(), writable: Vec::new(), own: Vec::new() }
+        Self { paths: Vec::new(), writable: Vec::new(), own: Vec::new(), saved: None }
     }
 
     /// Returns whether all of them can be restored.
@@ -122,9 +145,10 @@ impl ProtectedPaths {
 }
 
 impl PathSnapshot<'_> {
-    /// Restores changed paths, and returns them.
-    pub(in crate::exec) fn restore_changed(self) -> Vec<PathBuf> {
+    /// Restores changed paths. The content of a file that can't be restored is saved in the state folder.
+    pub(in crate::exec) fn restore_changed(self) -> RestoredPaths {
         let mut changed: Vec<PathBuf> = Vec::new();
+        let mut errors = BTreeMap::new();
         // Restoring one path can remove a link through which another one was still found.
         for _ in 0..=self.roots.len() {
             let found = self.roots.iter().filter(|root| !self.is_unchanged(root)).cloned();
@@ -132,12 +156,37 @@ impl PathSnapshot<'_> {
             if found.is_empty() {
                 break;
             }
-            found.iter().for_each(|root| self.restore(root));
+            errors.clear();
+            found.iter().for_each(|root| self.restore(root, &mut errors));
             changed.extend(found);
         }
         changed.sort();
         changed.dedup();
-        changed
+        // A later round may have restored it, or removed what was in the way.
+        errors.retain(|path, _| read_at_path(path).ok().as_ref() != self.entries.get(path));
+        changed.retain(|root| !errors.keys().any(|path| path.starts_with(root)));
+        let failed = errors.iter().map(|(path, error)| self.describe_failure(path, error));
+        RestoredPaths { failed: failed.collect(), restored: changed }
+    }
+
+    /// Saves the content of a file that can't be restored. Returns a sentence about it.
+    fn describe_failure(&self, path: &Path, error: &io::Error) -> String {
+        let shown = path.display();
+        let failed = format!(
+            "sandbox denied: {shown} is protected, and could not be restored after a command changed it: {error}"
+        );
+        let Some(SavedEntry::File { content, .. }) = self.entries.get(path) else { return failed };
+        let save = |folder: &Path| {
+            create_private_folder(folder)?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let copy = folder.join(format!("{}-{name}", unique_id()));
+            replace_file(&copy, content, Durability::Full).map(|()| copy)
+        };
+        match self.protected.saved.as_deref().map(save) {
+            Some(Ok(copy)) => format!("{failed}; its content is in {}", copy.display()),
+            Some(Err(error)) => format!("{failed}; its content could not be saved: {error}"),
+            None => format!("{failed}; its content is lost"),
+        }
     }
 
     fn is_unchanged(&self, root: &Path) -> bool {
@@ -156,8 +205,8 @@ impl PathSnapshot<'_> {
         own.take_while(move |(path, _)| path.starts_with(root))
     }
 
-    /// Restores everything at and below a path, outer folders first.
-    fn restore(&self, root: &Path) {
+    /// Restores everything at and below a path, outer folders first. Adds what failed.
+    fn restore(&self, root: &Path, errors: &mut BTreeMap<PathBuf, io::Error>) {
         self.restore_ancestors(root);
         let saved: Vec<_> = self.entries_below(root).collect();
         if let Ok((folder, name)) = open_canonical_parent(root) {
@@ -165,12 +214,14 @@ impl PathSnapshot<'_> {
             remove_others(&folder, name, root, &self.protected.own, &was_there);
         }
         for (path, entry) in &saved {
-            let Ok((folder, name)) = open_canonical_parent(path) else { continue };
-            let mut left = u64::MAX;
-            if read_entry(&folder, name, &mut left).is_ok_and(|now| now == **entry) {
+            if read_at_path(path).is_ok_and(|now| now == **entry) {
                 continue;
             }
-            let _ = write_entry(&folder, name, entry);
+            let written = open_canonical_parent(path)
+                .and_then(|(folder, name)| write_entry(&folder, name, entry));
+            if let Err(error) = written {
+                errors.insert((*path).clone(), error);
+            }
         }
         // Set the permissions of a folder after its content.
         for (path, entry) in saved.iter().rev() {
@@ -208,6 +259,11 @@ fn entry_at(path: &Path) -> io::Result<Metadata> {
     folder.symlink_metadata(name)
 }
 
+fn read_at_path(path: &Path) -> io::Result<SavedEntry> {
+    let (folder, name) = open_canonical_parent(path)?;
+    read_entry(&folder, name, &mut u64::MAX.clone())
+}
+
 fn is_folder(path: &Path) -> bool {
     entry_at(path).is_ok_and(|found| found.is_dir())
 }
@@ -235,7 +291,7 @@ fn read_entry(folder: &Dir, name: &OsStr, left: &mut u64) -> io::Result<SavedEnt
     *left = left.checked_sub(found.len()).ok_or(io::ErrorKind::FileTooLarge)?;
     let mut content = Vec::new();
     open_file(folder, name)?.take(found.len() + 1).read_to_end(&mut content)?;
-    Ok(SavedEntry::File { mode, content })
+    Ok(SavedEntry::File { mode, owner: (found.uid(), found.gid()), content })
 }
 
 fn write_entry(folder: &Dir, name: &OsStr, entry: &SavedEntry) -> io::Result<()> {
@@ -251,15 +307,42 @@ fn write_entry(folder: &Dir, name: &OsStr, entry: &SavedEntry) -> io::Result<()>
             let _ = remove(folder, name);
             folder.symlink_contents(to, name)
         }
-        SavedEntry::File { mode, content } => {
-            // Not written in place: the file may be a hard link to another one.
-            let _ = remove(folder, name);
-            let mut file =
-                folder.open_with(name, OpenOptions::new().write(true).create_new(true))?;
-            file.write_all(content)?;
-            file.set_permissions(Permissions::from_mode(*mode))
+        SavedEntry::File { mode, owner, content } => {
+            let write = || replace_below(folder, name, content, *owner, *mode);
+            // What the command has made of the file may need the space.
+            write().or_else(|_| remove(folder, name).and_then(|()| write()))
         }
     }
+}
+
+/// Replaces an entry by a file, once that is whole. Not written in place: the file may be a hard link to another one.
+fn replace_below(
+    folder: &Dir,
+    name: &OsStr,
+    content: &[u8],
+    (uid, gid): (u32, u32),
+    mode: u32,
+) -> io::Result<()> {
+    let new = format!(".{}", unique_id());
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let mut file = folder.open_with(&new, &options)?;
+    let mut write = || {
+        file.write_all(content)?;
+        let found = file.metadata()?;
+        if (found.uid(), found.gid()) != (uid, gid) {
+            // The content counts, also where the owner can't be set.
+            let _ = fchown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        }
+        file.set_permissions(Permissions::from_mode(mode))?;
+        if folder.symlink_metadata(name).is_ok_and(|found| found.is_dir()) {
+            let _ = remove(folder, name);
+        }
+        folder.rename(&new, folder, name)
+    };
+    write().inspect_err(|_| {
+        let _ = folder.remove_file(&new);
+    })
 }
 
 /// Removes everything that did not exist, except what this program writes.
@@ -301,7 +384,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-    use super::{Path, PathBuf, ProtectedPaths, SandboxMode, SandboxPolicy};
+    use super::{Path, ProtectedPaths, RestoredPaths, SandboxMode, SandboxPolicy};
 
     type Attack = fn(&Path);
 
@@ -359,14 +442,80 @@ mod tests {
             assert!(protected.can_restore());
             let before = protected.snapshot().unwrap();
             attack(&root);
-            assert!(!before.restore_changed().is_empty());
+            let done = before.restore_changed();
+            assert!(!done.restored.is_empty() && done.failed.is_empty(), "{done:?}");
             assert_eq!(fs::read_to_string(path(".git/config")).unwrap(), "mine");
             assert_eq!(fs::read_dir(path(".git/hooks")).unwrap().count(), 1);
             let hook = fs::symlink_metadata(path(".git/hooks/a")).unwrap();
             assert_eq!(hook.mode() & 0o7777, 0o755);
             assert!(!fs::symlink_metadata(path(".git")).unwrap().is_symlink());
-            assert_eq!(protected.snapshot().unwrap().restore_changed(), Vec::<PathBuf>::new());
+            assert_eq!(protected.snapshot().unwrap().restore_changed(), RestoredPaths::default());
             assert_eq!(fs::read_to_string(&outside).unwrap(), "other");
         }
+    }
+    /// The file size limit of a process of its own stands for a full disk.
+    #[test]
+    fn what_can_not_be_written_is_not_destroyed_and_not_called_restored() {
+        let line = "trap '' XFSZ; ulimit -f 1; exec \"$0\" --exact --ignored \"$1\"";
+        let name = concat!(module_path!(), "::inside_a_file_size_limit");
+        let name = name.split_once("::").unwrap().1;
+        let test = std::env::current_exe().unwrap();
+        let ran = std::process::Command::new("sh").args(["-c", line]).arg(test).arg(name).output();
+        let ran = ran.unwrap();
+        let output = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && output.contains("1 passed"), "{ran:?}");
+    }
+
+    #[test]
+    #[ignore = "run by the test above"]
+    fn inside_a_file_size_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("w")).unwrap();
+        // More than a file may have, in pieces that each are allowed.
+        let policy = SandboxPolicy {
+            mode: SandboxMode::WorkspaceWrite,
+            protected: vec![path("w/large"), path("w/small")],
+            record_path: Some(path("state/repositories/record")),
+            ..SandboxPolicy::off(path("w"))
+        };
+        let protected = ProtectedPaths::new(&policy);
+        fs::write(path("w/large"), "0123456789").unwrap();
+        fs::write(path("w/small"), "small").unwrap();
+        let mut before = protected.snapshot().unwrap();
+        let large = path("w/large").canonicalize().unwrap();
+        let Some(super::SavedEntry::File { content, .. }) = before.entries.get_mut(&large) else {
+            panic!("it was recorded")
+        };
+        *content = vec![b'x'; 1 << 20];
+        fs::write(path("w/small"), "evil").unwrap();
+        let done = before.restore_changed();
+        assert_eq!(done.restored, [path("w/small").canonicalize().unwrap()]);
+        assert_eq!(fs::read_to_string(path("w/small")).unwrap(), "small");
+        let [failed] = &done.failed[..] else { panic!("{done:?}") };
+        assert!(failed.contains("large is protected, and could not be restored"), "{failed}");
+        // No incomplete file is left.
+        assert!(fs::read_dir(path("w")).unwrap().count() <= 2);
+    }
+
+    #[test]
+    fn the_content_of_a_file_that_can_not_be_restored_is_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("w")).unwrap();
+        fs::write(path("w/a"), "mine").unwrap();
+        let policy = SandboxPolicy {
+            mode: SandboxMode::WorkspaceWrite,
+            protected: vec![path("w/a")],
+            record_path: Some(path("state/repositories/record")),
+            ..SandboxPolicy::off(path("w"))
+        };
+        let protected = ProtectedPaths::new(&policy);
+        let before = protected.snapshot().unwrap();
+        let file = path("w/a").canonicalize().unwrap();
+        let sentence = before.describe_failure(&file, &std::io::ErrorKind::StorageFull.into());
+        let copy = Path::new(sentence.split_once("its content is in ").unwrap().1);
+        assert_eq!(fs::read_to_string(copy).unwrap(), "mine");
+        assert_eq!(fs::metadata(copy).unwrap().mode() & 0o777, 0o600);
     }
 }

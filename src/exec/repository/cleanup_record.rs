@@ -6,12 +6,12 @@ use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-#[cfg(target_os = "linux")]
 use cap_std::ambient_authority;
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -55,6 +55,9 @@ pub(super) struct CleanupRecord {
     pub(super) depths: Vec<ScanDepth>,
 }
 
+/// How long a record is kept whose folders are gone: their disk may be mounted again.
+const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// The beginning of the name of a record that is not written to its end.
 const UNFINISHED: &str = ".";
 
@@ -79,35 +82,121 @@ impl CleanupRecord {
         new.file().try_clone()
     }
 
-    /// Does the cleanup of an interrupted run.
-    fn clean_up(self, user: &UserGitConfig, open: impl Fn(&Path) -> Option<Dir>) -> Vec<String> {
-        let Self { roots, mounted, targets: led, absent, own, private, depths } = self;
-        let led = led.into_iter().map(Some).chain(std::iter::repeat(None));
-        let depths = depths.into_iter().chain(std::iter::repeat(ScanDepth::Whole));
-        let watched =
-            roots.into_iter().zip(led).zip(depths).filter_map(|((watched, led), depth)| {
-                let (path, place, exact, before) = watched;
-                let root = ScanRoot { dir: open(&path)?, path };
-                let led = led.unwrap_or_else(|| cleanup::find_targets(&root, &before));
-                let own = own.iter().filter_map(|path| path.strip_prefix(&root.path).ok());
-                let own: Vec<PathBuf> = own.map(Path::to_owned).collect();
-                Some(WatchedRoot {
-                    root,
-                    place,
-                    exact,
-                    own,
-                    scanner: Scanner::new(depth),
-                    before,
-                    targets: led,
-                    private: private.clone(),
-                })
-            });
-        let cleaned = watched.flat_map(|mut watched| watched.clean(&mounted, &[], user));
-        let renamed = absent.rename_created().into_iter().map(|path| {
+    /// Does the cleanup of an interrupted run. Returns a sentence for each change, and what is left to do in folders that
+    /// can't be opened now.
+    fn clean_up(
+        self,
+        user: &UserGitConfig,
+        open: impl Fn(&Path) -> io::Result<Dir>,
+    ) -> (Vec<String>, Option<Self>) {
+        let Self { roots, mounted, targets, absent, own, private, depths } = self;
+        let (mut targets, mut depths) = (targets.into_iter(), depths.into_iter());
+        let mut left = Self {
+            roots: Vec::new(),
+            mounted,
+            targets: Vec::new(),
+            absent: AbsentPaths::default(),
+            own,
+            private,
+            depths: Vec::new(),
+        };
+        let mut notices = Vec::new();
+        for (path, place, exact, before) in roots {
+            let (targets, depth) = (targets.next(), depths.next());
+            let dir = match open(&path) {
+                Ok(dir) => dir,
+                Err(error) => {
+                    if error.kind() != io::ErrorKind::NotFound {
+                        notices.push(format!(
+                            "{} can't be opened: {error}; what a command of a killed run made for git there stays until \
+                             it can",
+                            path.display()
+                        ));
+                    }
+                    left.roots.push((path, place, exact, before));
+                    left.targets.extend(targets);
+                    left.depths.extend(depth);
+                    continue;
+                }
+            };
+            let root = ScanRoot { dir, path };
+            let targets = targets.unwrap_or_else(|| cleanup::find_targets(&root, &before));
+            let own = left.own.iter().filter_map(|path| path.strip_prefix(&root.path).ok());
+            let own: Vec<PathBuf> = own.map(Path::to_owned).collect();
+            let scanner = Scanner::new(depth.unwrap_or(ScanDepth::Whole));
+            let private = left.private.clone();
+            let mut watched =
+                WatchedRoot { root, place, exact, own, scanner, before, targets, private };
+            notices.extend(watched.clean(&left.mounted, &[], user));
+        }
+        notices.extend(absent.rename_created().into_iter().map(|path| {
             format!("{} is protected; what a command created there was renamed", path.display())
-        });
-        cleaned.chain(renamed).collect()
+        }));
+        (notices, (!left.roots.is_empty()).then_some(left))
     }
+
+    /// Returns whether all of its folders are gone, and have been for long.
+    fn is_abandoned(&self, file: &File) -> bool {
+        let age = file.metadata().and_then(|it| it.modified()).map(|at| at.elapsed());
+        let is_gone = |path: &Path| {
+            path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        matches!(age, Ok(Ok(age)) if age > KEPT) && self.roots.iter().all(|root| is_gone(&root.0))
+    }
+
+    /// Writes it in the place of an earlier one, with the same time.
+    fn replace(&self, records: &Dir, name: &OsStr, earlier: &File) -> io::Result<()> {
+        let new = format!("{UNFINISHED}{}", name.to_string_lossy());
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        // Left by a process that was killed.
+        let _ = records.remove_file(&new);
+        let mut file = records.open_with(&new, &options)?.into_std();
+        let mut write = || {
+            file.write_all(&serde_json::to_vec(self)?)?;
+            file.set_modified(earlier.metadata()?.modified()?)?;
+            records.rename(&new, records, name)
+        };
+        write().inspect_err(|_| {
+            let _ = records.remove_file(&new);
+        })
+    }
+}
+
+/// Does the cleanup of an interrupted run by its locked record. The record stays as long as it can't be read, and with
+/// what is left to do.
+///
+/// # Errors
+///
+/// Fails if the record can't be read. It is removed if it is invalid.
+fn finish_record(
+    records: &Dir,
+    name: &OsStr,
+    file: &File,
+    user: &UserGitConfig,
+    open: impl Fn(&Path) -> io::Result<Dir>,
+) -> io::Result<Vec<String>> {
+    let found = records.symlink_metadata(name)?;
+    let own = file.metadata()?;
+    if (found.dev(), found.ino()) != (own.dev(), own.ino()) {
+        // Another process has done it meanwhile.
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let record = read_record(file).inspect_err(|error| {
+        if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) {
+            let _ = records.remove_file(name);
+        }
+    })?;
+    let (notices, left) = record.clean_up(user, open);
+    match left.filter(|left| !left.is_abandoned(file)) {
+        None => drop(records.remove_file(name)),
+        Some(left) => {
+            if let Err(error) = left.replace(records, name, file) {
+                log::warn!("a record of cleanup could not be written: {error}");
+            }
+        }
+    }
+    Ok(notices)
 }
 
 /// Returns a path for the record of a new run.
@@ -118,26 +207,28 @@ pub fn new_record_path(state: &Path) -> PathBuf {
 /// Makes harmless what commands of killed runs created for git. Returns a sentence for each change.
 pub fn finish_interrupted(state: &Path, user: impl FnOnce() -> UserGitConfig) -> Vec<String> {
     let user = LazyCell::new(user);
-    let entries = fs::read_dir(state.join(RECORD_FOLDER)).into_iter().flatten().flatten();
+    let folder = state.join(RECORD_FOLDER);
+    let Ok(records) = Dir::open_ambient_dir(&folder, ambient_authority()) else {
+        return Vec::new();
+    };
+    let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
     let is_whole = |entry: &fs::DirEntry| !is_unfinished(&entry.file_name());
     let finished = entries.filter(is_whole).flat_map(|entry| {
         let path = entry.path();
-        let left = File::open(&path).and_then(|file| match lock_within(&file, Duration::ZERO)? {
-            true => read_record(&file).map(Some),
-            // The run is still active.
-            false => Ok(None),
+        let finished = File::open(&path).and_then(|file| {
+            match lock_within(&file, Duration::ZERO)? {
+                // A command may have put a link in the place of a folder meanwhile.
+                true => finish_record(&records, &entry.file_name(), &file, &user, open_canonical),
+                // The run is still active.
+                false => Ok(Vec::new()),
+            }
         });
-        // A command may have put a link in its place meanwhile.
-        let open = |path: &Path| open_canonical(path).ok();
-        let notices = match left {
-            Ok(None) => return Vec::new(),
-            Ok(Some(record)) => record.clean_up(&user, open),
+        match finished {
+            Ok(notices) => notices,
             // The run has ended meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => vec![format!("{} can't be read: {error}", path.display())],
-        };
-        let _ = fs::remove_file(&path);
-        notices
+        }
     });
     finished.collect()
 }
@@ -179,16 +270,69 @@ impl DeferredCleanup {
         let Ok(file) = self.records.open(&self.name) else { return };
         let file = file.into_std();
         // Another supervisor may be doing it.
-        if file.lock().is_err() || self.records.symlink_metadata(&self.name).is_err() {
+        if file.lock().is_err() {
             return;
         }
-        if let Ok(record) = read_record(&file) {
-            // The user's configuration stays with the engine: it may hold secrets.
-            record.clean_up(&UserGitConfig::default(), |path| {
-                let (_, dir) = self.roots.iter().find(|(root, _)| root == path)?;
-                dir.try_clone().ok()
-            });
-        }
-        let _ = self.records.remove_file(&self.name);
+        let open = |path: &Path| match self.roots.iter().find(|(root, _)| root == path) {
+            Some((_, dir)) => dir.try_clone(),
+            None => Err(io::ErrorKind::NotFound.into()),
+        };
+        // The user's configuration stays with the engine: it may hold secrets.
+        let user = UserGitConfig::default();
+        // The next start of the program does what is left.
+        let _ = finish_record(&self.records, &self.name, &file, &user, open);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A folder may be out of reach for a moment only: its file system may be mounted again.
+    #[test]
+    fn a_record_stays_until_each_of_its_folders_was_cleaned() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = |name: &str| temp.path().canonicalize().unwrap().join(name);
+        let roots =
+            ["a", "b"].map(|name| (path(name), FolderRole::WorkTree, vec![], GitItems::new()));
+        let record = CleanupRecord {
+            roots: roots.into(),
+            mounted: Vec::new(),
+            targets: vec![LinkTargets::new(), LinkTargets::new()],
+            absent: AbsentPaths::default(),
+            own: Vec::new(),
+            private: Vec::new(),
+            depths: vec![ScanDepth::Whole, ScanDepth::Whole],
+        };
+        let file = new_record_path(&path("state"));
+        drop(record.write(&file).unwrap());
+        fs::create_dir(path("a")).unwrap();
+        fs::create_dir(path("away")).unwrap();
+        symlink("away", path("b")).unwrap();
+        let finish = || finish_interrupted(&path("state"), UserGitConfig::default);
+        let hook = |root: &str| {
+            fs::create_dir_all(path(root).join(".git/hooks")).unwrap();
+            fs::write(path(root).join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+            fs::write(path(root).join(".git/hooks/post-checkout"), "#!/bin/sh\n").unwrap();
+        };
+        hook("a");
+        assert!(finish().iter().any(|sentence| sentence.contains("post-checkout")));
+        // What is done is not done again.
+        hook("a");
+        assert!(finish().iter().all(|sentence| sentence.contains("can't be opened")));
+        fs::remove_file(path("b")).unwrap();
+        assert_eq!(finish(), Vec::<String>::new());
+        assert!(file.exists());
+        hook("b");
+        assert!(finish().iter().any(|sentence| sentence.contains("post-checkout")));
+        assert!(!file.exists());
+        // A folder in its place stands for what can't be read.
+        fs::create_dir(&file).unwrap();
+        assert!(finish()[0].contains("can't be read") && file.exists());
+        fs::remove_dir(&file).unwrap();
+        fs::write(&file, "{").unwrap();
+        assert!(finish()[0].contains("can't be read") && !file.exists());
     }
 }

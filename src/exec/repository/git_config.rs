@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 /// A setting: section and name in lower case, the subsection as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct GitSetting {
+pub(crate) struct GitSetting {
     section: String,
     subsection: Option<String>,
     name: String,
@@ -95,9 +95,23 @@ impl GitSetting {
         }
     }
 
+    /// Parses a configuration file; `None` if it is invalid or not supported.
+    pub(crate) fn parse_file(text: &[u8]) -> Option<Vec<Self>> {
+        parse(text)
+    }
+
+    /// Returns the section, in lower case.
+    pub(crate) fn section(&self) -> &str {
+        &self.section
+    }
+
+    /// Returns the name without section and subsection, in lower case.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Returns the value, if there is one.
-    #[cfg(test)]
-    pub(super) fn value(&self) -> Option<&str> {
+    pub(crate) fn value(&self) -> Option<&str> {
         self.value.as_deref()
     }
 

@@ -39,6 +39,7 @@ pub(super) use self::cleanup_record::DeferredCleanup;
 pub use self::cleanup_record::{finish_interrupted, new_record_path};
 use self::config_merge::{merge_config, replace_file};
 pub use self::followed::{UserGitConfig, followed_by_git, link_targets_within, with_link_targets};
+pub(crate) use self::git_config::GitSetting;
 use self::git_config::PlaceValue;
 use self::linked_repository::{LinkedRepository, in_linked, linked_work_trees, others};
 use self::scan::{FolderRole, GitItems, MAX_CONFIG, ScanDepth, Scanner};

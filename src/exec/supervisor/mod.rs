@@ -182,13 +182,16 @@ impl Supervisor {
         drop(guard);
         let mut notices = self.repositories().merge_copies(&worker.copies, &lent);
         notices.extend(self.repositories().clean_up(&worker.uncovered()));
-        let CommandReport { end, strays, renamed, restored, unrecorded } = match result {
+        let CommandReport { end, strays, renamed, restored, unrestored, unrecorded } = match result
+        {
             Ok(report) => report,
             Err(failure) => {
                 self.return_worker(worker);
                 return Err(command.start_error(failure));
             }
         };
+        unrestored.iter().for_each(|sentence| log::warn!("{sentence}"));
+        notices.extend(unrestored);
         if let Some(why) = unrecorded.filter(|_| level == SandboxLevel::Landlock) {
             log::warn!("protected files could not be recorded before a command: {why}");
             notices.push(format!(

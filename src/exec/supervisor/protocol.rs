@@ -98,13 +98,22 @@ pub(in crate::exec) struct CommandReport {
     /// Protected paths that it changed; restored since.
     #[serde(with = "stored_path")]
     pub restored: Vec<PathBuf>,
+    /// A sentence for each protected path that could not be restored.
+    pub unrestored: Vec<String>,
     /// Why the protected paths could not be recorded before it, so that nothing was restored.
     pub unrecorded: Option<String>,
 }
 
 impl From<CommandEnd> for CommandReport {
     fn from(end: CommandEnd) -> Self {
-        Self { end, strays: 0, renamed: Vec::new(), restored: Vec::new(), unrecorded: None }
+        Self {
+            end,
+            strays: 0,
+            renamed: Vec::new(),
+            restored: Vec::new(),
+            unrestored: Vec::new(),
+            unrecorded: None,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! This runs beside the engine: in a process of its own, or in a thread. Its only policy is the [`SupervisionRules`]. A
 //! message through the link stops the command, and so does the end of the link, which is the end of the engine.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -21,7 +22,7 @@ use super::protocol::{
 use crate::exec::command::CommandEnd;
 use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::protected::absent_paths::AbsentPaths;
-use crate::exec::protected::snapshot::{PathSnapshot, ProtectedPaths};
+use crate::exec::protected::snapshot::{PathSnapshot, ProtectedPaths, RestoredPaths};
 
 /// How long background processes may run after the command has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
@@ -87,6 +88,8 @@ struct SupervisedCommand<'a> {
     rules: &'a SupervisionRules,
     /// The shared memory of the machine at the start, in bytes; 0 without a limit.
     shared_before: u64,
+    /// The time of the last check of the memory.
+    memory_checked: Cell<Instant>,
     /// A pidfd, readable when the command has ended; not every system has one.
     handle: Option<OwnedFd>,
 }
@@ -134,12 +137,14 @@ impl SupervisedCommand<'_> {
                     }
                 }
                 // No termination first: it could use up the remaining memory meanwhile.
-                (CommandEvent::Memory, _) => return Some(self.finish(CommandEnd::OutOfMemory)),
+                (CommandEvent::Memory, CommandPhase::Running) => {
+                    return Some(self.finish(CommandEnd::OutOfMemory));
+                }
                 (CommandEvent::Deadline, CommandPhase::Running) => {
                     (phase, until) = self.terminate(CommandEnd::TimedOut);
                 }
                 (
-                    CommandEvent::Deadline,
+                    CommandEvent::Deadline | CommandEvent::Memory,
                     CommandPhase::Ending(end) | CommandPhase::Draining(end),
                 ) => return Some(self.finish(end)),
             }
@@ -170,9 +175,14 @@ impl SupervisedCommand<'_> {
         Some(end)
     }
 
+    /// Returns whether the memory was checked now, and is more than the limit.
     fn uses_too_much(&self) -> bool {
-        let SupervisionRules { memory, tree, .. } = self.rules;
-        memory.is_some_and(|most| tree.exceeds_memory(most, self.shared_before))
+        let Some(most) = self.rules.memory else { return false };
+        if self.memory_checked.get().elapsed() < MEMORY_CHECK_INTERVAL {
+            return false;
+        }
+        self.memory_checked.set(Instant::now());
+        self.rules.tree.exceeds_memory(most, self.shared_before)
     }
 
     fn wait(&self, phase: CommandPhase, until: Option<Instant>) -> CommandEvent {
@@ -181,12 +191,10 @@ impl SupervisedCommand<'_> {
             let is_over = left == Some(Duration::ZERO);
             // No event marks the end of the last background process.
             let is_blind = self.handle.is_none() || matches!(phase, CommandPhase::Draining(_));
-            let is_watched = self.rules.memory.is_some() && phase == CommandPhase::Running;
-            let intervals = [
-                left,
-                is_blind.then_some(POLL_INTERVAL),
-                is_watched.then_some(MEMORY_CHECK_INTERVAL),
-            ];
+            let until_check =
+                MEMORY_CHECK_INTERVAL.saturating_sub(self.memory_checked.get().elapsed());
+            let intervals =
+                [left, is_blind.then_some(POLL_INTERVAL), self.rules.memory.map(|_| until_check)];
             let most = intervals.into_iter().flatten().min();
             let mut fds = vec![PollFd::new(self.link, PollFlags::IN)];
             if let (Some(handle), false) = (&self.handle, is_blind) {
@@ -194,7 +202,7 @@ impl SupervisedCommand<'_> {
             }
             match poll(&mut fds, most.and_then(timespec).as_ref()) {
                 Ok(0) if is_over => return CommandEvent::Deadline,
-                Ok(0) if is_watched && self.uses_too_much() => return CommandEvent::Memory,
+                Ok(0) if self.uses_too_much() => return CommandEvent::Memory,
                 Ok(0) if is_blind => return CommandEvent::Process,
                 Ok(_) if !fds[0].revents().is_empty() => return CommandEvent::Message,
                 Ok(_) if fds.get(1).is_some_and(|fd| !fd.revents().is_empty()) => {
@@ -257,13 +265,16 @@ pub(in crate::exec) fn serve(
                     kill_timeout,
                     rules,
                     shared_before: rules.memory.map_or(0, |_| rules.tree.shared_memory()),
+                    memory_checked: Cell::new(Instant::now()),
                     handle,
                 }
                 .run();
                 let renamed = rules.absent.rename_created();
-                let restored = before.map(PathSnapshot::restore_changed).unwrap_or_default();
+                let RestoredPaths { restored, failed: unrestored } =
+                    before.map(PathSnapshot::restore_changed).unwrap_or_default();
                 let Some((end, strays)) = ended else { return Ok(()) };
-                let report = CommandReport { end, strays, renamed, restored, unrecorded };
+                let report =
+                    CommandReport { end, strays, renamed, restored, unrestored, unrecorded };
                 link.send(&SupervisorReport::Ended(report), &[], &[])?;
             }
             Err(error) => {

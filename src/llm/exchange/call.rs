@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -17,8 +18,10 @@ use crate::llm::wire::{
 };
 use crate::net::event_stream::{EventStreamError, EventStreamParser};
 use crate::net::sse::{SseError, SseParser};
-use crate::net::{HeaderMap, HttpRequest, Secrets};
-use crate::port::{EffectContext, EffectNotice, ModelCall, ReplyDelta, RequestDigest};
+use crate::net::{HeaderMap, HttpRequest, Secrets, mask_address};
+use crate::port::{
+    CancellationToken, EffectContext, EffectNotice, ModelCall, ReplyDelta, RequestDigest,
+};
 use crate::types::{Fault, FaultKind, Reply, RetryAdvice};
 
 /// A request, ready to be sent.
@@ -103,19 +106,14 @@ impl PreparedModelCall {
         let mut response = sent.map_err(|error| fault::network_fault(&error, self.attempt))?;
         if !(200..300).contains(&response.status) {
             let fault = self.read_error(&mut response);
-            // Temporary keys may have expired.
-            return Err(match signer {
-                Some(signer)
-                    if fault.kind == FaultKind::Auth && signer.has_new_keys(&scope.cancel) =>
-                {
+            return Err(match fault.kind {
+                FaultKind::Auth if self.replace_keys(&scope.cancel) => {
                     Fault { advice: RetryAdvice::Retry, ..fault }
                 }
                 _ => fault,
             });
         }
-        if let Some(signer) = signer {
-            signer.accept_keys();
-        }
+        self.target.has_replaced_keys.store(false, Ordering::Relaxed);
         // From here on the provider may charge for the request.
         let masker = &self.masker();
         let mut deltas = DeltaBuffer::new(masker.clone());
@@ -136,6 +134,15 @@ impl PreparedModelCall {
             scope.notify(EffectNotice::Warning { text: text.into() });
         }
         Ok(reply)
+    }
+
+    /// Replaces rejected keys, which may have expired; returns whether there are others. If those are rejected too, it is
+    /// not because of their age.
+    fn replace_keys(&self, cancel: &CancellationToken) -> bool {
+        let RequestTarget { signer, has_replaced_keys, .. } = &*self.target;
+        signer.as_ref().is_some_and(|signer| {
+            !has_replaced_keys.swap(true, Ordering::Relaxed) && signer.has_new_keys(cancel)
+        })
     }
 
     /// Returns the keys in use.
@@ -289,7 +296,7 @@ impl ResponseKind {
     /// Returns the reply, or the fault of a response without one.
     fn into_decoded(self, call: &PreparedModelCall, first: &[u8]) -> Result<DecodedReply> {
         let not_an_api = |what: &str| {
-            let (url, excerpt) = (&call.target.url, fault::excerpt(first));
+            let (url, excerpt) = (mask_address(&call.target.url), fault::excerpt(first));
             Fault::new(FaultKind::NotAnApi, format!("{url} returned {what}: {excerpt}"))
         };
         match self {

@@ -52,9 +52,6 @@ pub(crate) trait RequestSigner: Send + Sync {
     /// Returns whether the keys have been replaced since the last signature, which was rejected.
     fn has_new_keys(&self, cancel: &CancellationToken) -> bool;
 
-    /// Notes that a request was not rejected.
-    fn accept_keys(&self) {}
-
     /// Returns the keys of the last signature.
     fn secrets(&self) -> Secrets;
 }

@@ -1,6 +1,7 @@
 //! A model over HTTP.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
 
@@ -40,6 +41,8 @@ pub(crate) struct RequestTarget {
     pub(crate) key_source: Option<KeySource>,
     /// Signs each request, where a key in a header is not enough.
     pub(crate) signer: Option<Arc<dyn RequestSigner>>,
+    /// Whether its keys have been replaced since the last request that was accepted.
+    pub(crate) has_replaced_keys: AtomicBool,
     /// Whether to warn if the provider counts far fewer tokens than were sent.
     pub(crate) may_truncate: bool,
     /// What the encoding of requests depends on, as it is stored.
@@ -55,6 +58,8 @@ pub(crate) enum KeySource {
     Command(String),
     /// No key is sent, as none of these variables is set.
     Missing(Vec<String>),
+    /// No key is sent, as the model has an address of its own, and this setting names no variable with a key.
+    NoOwnKey(String),
     /// Requests are signed with keys from here.
     Signed(String),
 }
@@ -66,6 +71,9 @@ impl KeySource {
             Self::Variable(variable) => format!("; the key is the one in {variable}"),
             Self::Command(key) => format!("; the key is the one that {key} prints"),
             Self::Signed(source) => format!("; the keys are {source}"),
+            Self::NoOwnKey(setting) => {
+                format!("; no key was sent ({setting} names the variable that holds one)")
+            }
             Self::Missing(variables) if variables.is_empty() => {
                 "; no key was sent (--api-key-env NAME names the variable that holds one)"
                     .to_owned()
@@ -264,6 +272,7 @@ mod tests {
             masker: Secrets::default(),
             key_source: None,
             signer: None,
+            has_replaced_keys: AtomicBool::new(false),
             may_truncate: false,
             settings: Value::Null,
         };

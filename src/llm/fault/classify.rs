@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::api_error::{ApiError, is_missing_model, is_unpaired, kind_of_text};
 use super::masking::{excerpt, readable};
-use crate::net::{HeaderMap, HeaderValue, MAX_RETRY_DELAY, Secrets, retry_after};
+use crate::net::{HeaderMap, HeaderValue, MAX_RETRY_DELAY, Secrets, mask_address, retry_after};
 use crate::types::{Fault, FaultKind, RetryAdvice, TimeSpan};
 
 /// The delay after an overload, unless the provider asks for another one.
@@ -16,7 +16,7 @@ const UNPAIRED_ADVICE: &str = "each call that was sent has its answer: a server 
 
 /// Returns the fault of an error response: from its text, or else from its status.
 ///
-/// `body` is the body or its beginning; `url` is that of the request, for messages.
+/// `body` is the body or its beginning; `url` is that of the request, for messages, which don't get its parameters.
 pub(crate) fn classify_response(
     status: u16,
     headers: &HeaderMap,
@@ -24,7 +24,7 @@ pub(crate) fn classify_response(
     url: &str,
     masker: &Secrets,
 ) -> Fault {
-    let text = String::from_utf8_lossy(body);
+    let (text, url) = (String::from_utf8_lossy(body), mask_address(url));
     // For a streaming request, some servers send the error as an event.
     let json: Option<Value> = serde_json::from_str(&text).ok().or_else(|| first_event(&text));
     let mut error = json.as_ref().and_then(ApiError::find);
@@ -65,7 +65,7 @@ pub(crate) fn classify_response(
     let message = match status {
         300..=399 => {
             let to = headers.get("location").and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
-            format!("{url} redirects to {to}, which is not followed")
+            format!("{url} redirects to {}, which is not followed", mask_address(to))
         }
         200..=299 => format!("{url} returned an error: {reported_text}"),
         404 => format!("{url} returned {status}: {reported_text}"),
@@ -183,15 +183,16 @@ fn parse_duration(text: &str) -> Option<TimeSpan> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::Secret;
+    use crate::net::{HeaderName, Secret};
     use crate::types::FaultClass;
 
+    fn header_map(headers: &[(&'static str, &'static str)]) -> HeaderMap {
+        let value = |value| HeaderValue::from_static(value);
+        headers.iter().map(|(name, text)| (HeaderName::from_static(name), value(text))).collect()
+    }
+
     fn fault_with(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> Fault {
-        let mut map = HeaderMap::new();
-        for (name, value) in headers {
-            map.insert(*name, HeaderValue::from_static(value));
-        }
-        let url = "https://api.example.com/v1/chat";
+        let (map, url) = (header_map(headers), "https://api.example.com/v1/chat");
         let masker = Secrets::from_keys([Secret::new("canary-key").unwrap()]);
         classify_response(status, &map, body.as_bytes(), url, &masker)
     }
@@ -332,6 +333,12 @@ mod tests {
         assert_eq!(&*message, "the provider returned 401: bad key ***\\u{1b}[2J");
         let moved = fault_with(302, &[("location", "https://login.example.com")], "");
         assert!(moved.message.contains("redirects to https://login.example.com"));
+        let (to, masker) = ([("location", "https://h/?key=canary")], Secrets::default());
+        let moved =
+            classify_response(307, &header_map(&to), b"", "https://h/v1?key=canary", &masker);
+        let expected =
+            "https://h/v1?key=*** redirects to https://h/?key=***, which is not followed";
+        assert_eq!(&*moved.message, expected);
         assert!(fault(404, "").message.contains("https://api.example.com/v1/chat"));
         assert!(fault(400, &"x".repeat(100_000)).message.len() < 2_100);
     }

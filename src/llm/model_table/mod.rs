@@ -125,15 +125,11 @@ impl ModelTable {
         let shown = path.display();
         let text = read_input(path)
             .map_err(|error| ModelTableError(format!("could not read {shown}: {error}")))?;
-        let mut over =
+        let over =
             Self::parse(&text).map_err(|cause| ModelTableError(format!("{shown}: {cause}")))?;
-        for row in &mut over.rows {
-            let known = self.rows.iter().find(|known| known.is_same_model(row));
-            row.efforts = row.efforts.take().or_else(|| known?.efforts.clone());
-            row.images = row.images.or_else(|| known?.images);
-        }
-        self.rows.retain(|row| !over.rows.iter().any(|new| new.is_same_model(row)));
-        self.rows.extend(over.rows);
+        let rows: Vec<ModelInfo> = over.rows.into_iter().map(|row| self.complete(row)).collect();
+        self.rows.retain(|row| !rows.iter().any(|new| new.is_same_model(row)));
+        self.rows.extend(rows);
         self.aliases.extend(over.aliases);
         self.date = if over.date.is_empty() { self.date } else { over.date };
         Ok(self)
@@ -150,22 +146,32 @@ impl ModelTable {
         facts: ModelFacts,
     ) -> Result<Self, ModelTableError> {
         let ModelSpec::Remote { provider, name } = model else { return Ok(self) };
-        let known = self.lookup(model);
-        let row = ModelInfo {
-            provider,
-            id: if provider.name() == "anthropic" { name.replace('.', "-") } else { name.clone() },
-            price: match facts.price.is_empty() {
-                true => known.and_then(|known| known.price),
-                false => Some(PriceRow::from_fields(&facts.price)?),
-            },
-            window: facts.window.or(known.and_then(|known| known.window)),
-            max_output: facts.max_output.or(known.and_then(|known| known.max_output)),
-            efforts: facts.efforts.or(known.and_then(|known| known.efforts.clone())),
-            images: facts.images.or(known.and_then(|known| known.images)),
+        let ModelFacts { window, max_output, price, efforts, images } = facts;
+        let price = match price.is_empty() {
+            true => None,
+            false => Some(PriceRow::from_fields(&price)?),
         };
+        let (provider, id) = (*provider, name.clone());
+        let row =
+            self.complete(ModelInfo { provider, id, price, window, max_output, efforts, images });
         self.rows.retain(|known| !known.is_same_model(&row));
         self.rows.push(row);
         Ok(self)
+    }
+
+    /// Returns a row of the user with what it does not say, as the table has it.
+    fn complete(&self, row: ModelInfo) -> ModelInfo {
+        let ModelInfo { provider, id, price, window, max_output, efforts, images } = row;
+        let known = self.lookup(&ModelSpec::Remote { provider, name: id.clone() });
+        ModelInfo {
+            provider,
+            id: if provider.name() == "anthropic" { id.replace('.', "-") } else { id },
+            price: price.or_else(|| known?.price),
+            window: window.or_else(|| known?.window),
+            max_output: max_output.or_else(|| known?.max_output),
+            efforts: efforts.or_else(|| known?.efforts.clone()),
+            images: images.or_else(|| known?.images),
+        }
     }
 
     /// Returns the models, those of the release first.
@@ -534,6 +540,30 @@ mod tests {
         ] {
             assert_eq!(found(model), None, "{model}");
         }
+    }
+
+    #[test]
+    fn a_row_of_the_user_changes_only_what_it_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prices.toml");
+        let rows = "[models.bedrock]\n\"eu.anthropic.claude-opus-5-5\" = { price = { input = 7.0, output = 9.0 } }\n\
+            [models.anthropic]\n\"claude-opus-5.5\" = { window = 150_000 }\n";
+        std::fs::write(&path, rows).unwrap();
+        let row = |table: &ModelTable, name: &str| {
+            table.lookup(&ModelSpec::parse(name, table, false).unwrap()).unwrap().clone()
+        };
+        let (names, built_in) = (
+            ["bedrock/eu.anthropic.claude-opus-5-5-v1:0", "anthropic/claude-opus-5-5"],
+            ModelTable::built_in(),
+        );
+        let table = built_in.clone().with_file(&path).unwrap();
+        let [cloud, own] = names.map(|name| (row(&table, name), row(&built_in, name)));
+        assert_eq!(cloud.0.price.unwrap().input, 7_000_000);
+        assert_eq!(own.0.window, Some(Tokens(150_000)));
+        assert!(own.0.price.is_some() && own.0.efforts.is_some() && own.0.max_output.is_some());
+        let rest = |row: ModelInfo| (row.max_output, row.efforts, row.images);
+        assert_eq!((cloud.0.window, own.0.price), (cloud.1.window, own.1.price));
+        assert_eq!([cloud.0, own.0].map(rest), [cloud.1, own.1].map(rest));
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::types::strip_terminal_codes;
 
 pub(super) use mirrored_arguments::{MirroredArgument, mirrored_arguments};
 pub(super) use oauth::TokenSource;
+use reply::ReplyProgress;
 
 /// A connection to a server at a URL.
 pub(super) struct HttpChannel(Arc<HttpState>);
@@ -165,14 +166,21 @@ impl HttpState {
     fn request(&self, request: &RpcRequest, wait: &ReplyDeadline<'_>) -> Result<Value> {
         let headers = mirrored_arguments::request_headers(request);
         let body = request.to_json();
-        self.send(&body, request.version, &headers, wait, |response| {
+        let mut progress = self.send(&body, request.version, &headers, wait, |response| {
             if let (Some(session), "initialize") =
                 (response.headers.get(SESSION_HEADER), request.method)
             {
                 *lock(&self.session) = HttpSession::Known(session.clone());
             }
             self.read_reply(response, request, wait)
-        })
+        })?;
+        // Each part of the answer is an exchange of its own, so that none keeps its connection for the next one.
+        loop {
+            progress = match progress {
+                ReplyProgress::Complete(reply) => return Ok(reply),
+                ReplyProgress::Interrupted(point) => self.resume_stream(&point, request, wait)?,
+            };
+        }
     }
 
     /// Sends a message without an answer.

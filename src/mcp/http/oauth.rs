@@ -436,9 +436,8 @@ fn choose_method(supported: Option<&[String]>) -> Result<ClientAuthentication> {
 /// Returns whether metadata of this resource is about a server: the same host, and its path or one above.
 fn is_for(resource: &str, server: &Endpoint) -> bool {
     let Ok(resource) = Endpoint::parse(resource, true) else { return false };
-    let origin = |endpoint: &Endpoint| endpoint.clone().with_path("").to_string();
     let rest = server.path().strip_prefix(resource.path());
-    origin(&resource).eq_ignore_ascii_case(&origin(server))
+    resource.has_same_origin(server)
         && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

@@ -19,6 +19,22 @@ const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
+/// What an exchange has yielded.
+pub(super) enum ReplyProgress {
+    /// The answer.
+    Complete(Value),
+    /// The stream has ended before the answer.
+    Interrupted(ResumePoint),
+}
+
+/// Where and when an interrupted stream can be resumed.
+pub(super) struct ResumePoint {
+    /// The ID of its last event.
+    last_id: String,
+    /// The pause that the server asks for.
+    retry: Option<Duration>,
+}
+
 impl HttpState {
     /// Reads the answer to a request.
     pub(super) fn read_reply(
@@ -26,11 +42,11 @@ impl HttpState {
         response: &mut HttpResponse,
         request: &RpcRequest,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value> {
+    ) -> Result<ReplyProgress> {
         let kind = response.header("content-type").unwrap_or_default().to_ascii_lowercase();
         let malformed = |what: &str| ServerError::Malformed(what.to_owned());
         if kind.starts_with("text/event-stream") {
-            return self.read_events(response, request, wait);
+            return self.read_events(response, None, request, wait);
         }
         if !kind.starts_with("application/json") {
             return Err(malformed(&format!("it is of the kind {:?}", shorten(&kind))));
@@ -45,17 +61,19 @@ impl HttpState {
             ServerMessage::parse(&body).ok_or_else(|| malformed("it is not a message"))?;
         let reply =
             messages.into_iter().find_map(|message| self.handle_message(message, request, wait));
-        reply.unwrap_or_else(|| Err(malformed("it answers something else")))
+        let reply = reply.unwrap_or_else(|| Err(malformed("it answers something else")));
+        reply.map(ReplyProgress::Complete)
     }
 
     /// Reads events up to the answer. A stream that ends before can be resumed if its events have IDs, in modes with
-    /// sessions.
+    /// sessions. One that was resumed at a point, and has no newer ID, is resumed there again.
     fn read_events(
         &self,
         response: &mut HttpResponse,
+        resumed_at: Option<&ResumePoint>,
         request: &RpcRequest,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value> {
+    ) -> Result<ReplyProgress> {
         let (mut parser, mut buffer) = (sse::SseParser::new(), vec![0; 16 << 10]);
         let mut reply = None;
         let broken = loop {
@@ -76,26 +94,28 @@ impl HttpState {
                 Err(error) => break self.connection_error(&error, wait),
             }
             if let Some(reply) = reply {
-                return reply;
+                return reply.map(ReplyProgress::Complete);
             }
         };
-        match parser.last_id() {
+        let last_id = parser.last_id().or(resumed_at.map(|point| &*point.last_id));
+        match last_id {
             Some(last) if broken.is_connection_loss() && request.version != STATELESS_VERSION => {
-                let pause = parser.retry().unwrap_or(DEFAULT_PAUSE).clamp(MIN_PAUSE, MAX_PAUSE);
-                self.resume_stream(last, pause, request, wait)
+                let retry = parser.retry().or(resumed_at.and_then(|point| point.retry));
+                let last_id = last.to_owned();
+                Ok(ReplyProgress::Interrupted(ResumePoint { last_id, retry }))
             }
             _ => Err(broken),
         }
     }
 
     /// Requests the rest of a stream.
-    fn resume_stream(
+    pub(super) fn resume_stream(
         &self,
-        last: &str,
-        pause: Duration,
+        point: &ResumePoint,
         request: &RpcRequest,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value> {
+    ) -> Result<ReplyProgress> {
+        let pause = point.retry.unwrap_or(DEFAULT_PAUSE).clamp(MIN_PAUSE, MAX_PAUSE);
         if wait.cancel.wait_for(pause.min(wait.remaining())) {
             return Err(ServerError::Cancelled);
         }
@@ -108,7 +128,7 @@ impl HttpState {
         headers.insert("mcp-protocol-version", HeaderValue::from_static(request.version));
         headers.insert(
             "last-event-id",
-            HeaderValue::from_str(last).map_err(|_| ServerError::Truncated)?,
+            HeaderValue::from_str(&point.last_id).map_err(|_| ServerError::Truncated)?,
         );
         if let Some(session) = self.session() {
             headers.insert(SESSION_HEADER, session);
@@ -119,7 +139,7 @@ impl HttpState {
         self.exchange(ResendPolicy::OnLoss, &get, wait, |response| {
             // Error bodies of this stream are not about the call.
             if response.status == 200 {
-                self.read_events(response, request, wait)
+                self.read_events(response, Some(point), request, wait)
             } else {
                 Err(ServerError::Truncated)
             }

@@ -19,6 +19,17 @@ pub(in crate::tools) struct FilePatch {
     pub hunks: Vec<Hunk>,
 }
 
+impl FilePatch {
+    /// Returns whether the old file is gone after it.
+    pub(in crate::tools) fn removes_old(&self) -> bool {
+        match self.operation {
+            FileOperation::Deleted | FileOperation::DeletedUnchecked => true,
+            FileOperation::Renamed => self.old != self.new,
+            FileOperation::Modified | FileOperation::Created | FileOperation::Copied => false,
+        }
+    }
+}
+
 /// An operation on a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::tools) enum FileOperation {
@@ -272,9 +283,9 @@ fn parse_hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String
         let last =
             if is_whole || is_marker { FinalNewline::Specified } else { FinalNewline::Unspecified };
         if last == FinalNewline::Unspecified {
-            // It is assumed to end like the other lines of the hunk.
+            // It is assumed to end like the other lines of the hunk. Blank lines after it may have been left out.
             let is_wide = body.iter().any(|line| line.text.ends_with("\r\n"));
-            if let Some(line) = body.last_mut() {
+            if let Some(line) = body.last_mut().filter(|line| !line.text.ends_with('\n')) {
                 line.text.push_str(if is_wide { "\r\n" } else { "\n" });
             }
         }

@@ -32,6 +32,15 @@ fn begin(file: &str, chunks: &str) -> Result<String, String> {
 
 const NO_END: &str = "\\ No newline at end of file\n";
 
+/// The header counts more lines, so the blank line is taken for a separator.
+#[test]
+fn a_blank_line_at_the_end_of_a_patch_adds_nothing() {
+    for (hunk, expected) in [(" a\n-b\n+c\n ", "a\nc\nd\ne\n"), ("-a\n+c\n b\n ", "c\nb\nd\ne\n")] {
+        let hunk = format!("@@ -1,9 +1,9 @@\n{hunk}");
+        assert_eq!(unified("a\nb\nd\ne\n", &hunk).unwrap(), expected);
+    }
+}
+
 /// `git apply` and GNU `patch` keep it, too.
 #[test]
 fn a_carriage_return_before_a_marker_is_content() {

@@ -14,7 +14,8 @@ use crate::policy::{CallTarget, PolicyEngine};
 use crate::port::{CancellationToken, lock};
 use crate::tools::calls::{ReadCall, resolve};
 use crate::tools::tool::ToolOutput;
-use crate::workspace::{FileError, OpenFile, WorkspaceRoot};
+use crate::types::pluralize;
+use crate::workspace::{FileError, OpenFile, RelPath, WorkspaceRoot};
 
 /// The arguments of a call that searches the content of files.
 pub(in crate::tools) struct SearchRequest {
@@ -42,6 +43,30 @@ struct ContentSearch {
     matcher: RegexMatcher,
     context: usize,
     max_matches: usize,
+}
+
+/// The files that could not be searched, or only in part.
+#[derive(Default)]
+struct UnsearchedFiles {
+    count: usize,
+    /// The first of them by path, with the reason.
+    example: Option<(RelPath, String)>,
+}
+
+impl UnsearchedFiles {
+    fn add(&mut self, path: RelPath, why: String) {
+        self.count += 1;
+        if self.example.as_ref().is_none_or(|(first, _)| path < *first) {
+            self.example = Some((path, why));
+        }
+    }
+
+    /// Returns a note for the result; empty if there are none.
+    fn describe(&self) -> String {
+        let Some((path, why)) = &self.example else { return String::new() };
+        let files = pluralize(self.count, "file", "files");
+        format!("[{files} could not be searched, e.g. {path}: {why}]\n")
+    }
 }
 
 /// The syntax of a search pattern.
@@ -115,16 +140,28 @@ impl SearchRequest {
 impl ContentSearch {
     fn run(&self, cancel: &CancellationToken) -> Result<ToolOutput, FileError> {
         let found = Mutex::new(SearchMatches::new(self.max_matches));
-        let found_in = &found;
+        let unsearched = Mutex::new(UnsearchedFiles::default());
+        let (found_in, unsearched_in) = (&found, &unsearched);
         let heap_limit = heap_limit();
         let walked = self.walk.for_each_file(cancel, &|| {
             let mut searcher = self.searcher(heap_limit);
             let mut buffer = Vec::new();
             Box::new(move |path| {
-                let Ok(opened) = self.walk.root.open_file(&path) else { return };
+                let opened = match self.walk.root.open_file(&path) {
+                    Ok(opened) => opened,
+                    // It was removed meanwhile.
+                    Err(FileError::Missing(_)) => return,
+                    Err(FileError::Io { path, source, .. }) => {
+                        return lock(unsearched_in).add(path, source.to_string());
+                    }
+                    Err(error) => return lock(unsearched_in).add(path, error.to_string()),
+                };
                 let mut hits = FileMatches::new(self.max_matches);
-                // Matches before a read error are kept.
-                let _ = self.search_file(&mut searcher, &mut buffer, opened, &mut hits);
+                let searched = self.search_file(&mut searcher, &mut buffer, opened, &mut hits);
+                if let Err(error) = searched {
+                    // Matches before a read error are kept.
+                    lock(unsearched_in).add(path.clone(), error.to_string());
+                }
                 if !hits.is_empty() {
                     lock(found_in).add(path, hits);
                 }
@@ -139,6 +176,7 @@ impl ContentSearch {
             }
             WalkEnd::Cancelled => text += "[not all files were searched]\n",
         }
+        text += &unsearched.into_inner().unwrap_or_else(PoisonError::into_inner).describe();
         Ok(ToolOutput::ok(text.trim_end()))
     }
 

@@ -46,6 +46,17 @@ pub(in crate::tools) enum WalkEnd {
     Cancelled,
 }
 
+impl WalkEnd {
+    /// Returns whether a walk that began then has to end.
+    pub(in crate::tools) fn of_limits(begun: Instant, cancel: &CancellationToken) -> Self {
+        match () {
+            () if cancel.is_cancelled() => Self::Cancelled,
+            () if begun.elapsed() > MAX_DURATION => Self::TimedOut,
+            () => Self::Complete,
+        }
+    }
+}
+
 /// A visitor of files, used by one thread.
 pub(in crate::tools) type FileVisitor<'a> = Box<dyn FnMut(RelPath) + Send + 'a>;
 
@@ -97,11 +108,7 @@ impl FileWalk {
         if !from.ancestors().all(has_readable_ignore_files) {
             walk.standard_filters(false);
         }
-        let stop = || match () {
-            () if cancel.is_cancelled() => WalkEnd::Cancelled,
-            () if begun.elapsed() > MAX_DURATION => WalkEnd::TimedOut,
-            () => WalkEnd::Complete,
-        };
+        let stop = || WalkEnd::of_limits(begun, cancel);
         let step = |look: &mut FileVisitor<'a>, entry: &DirEntry| {
             if stop() == WalkEnd::Complete
                 && entry.file_type().is_some_and(|kind| kind.is_file())

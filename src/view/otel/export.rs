@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::ids::TraceParent;
 use super::metrics::ModelMetrics;
-use super::settings::OtelSettings;
+use super::settings::{OtelSettings, SignalSettings};
 use super::span::{OtelSpan, encode_spans};
 use super::span_builder::SpanBuilder;
 use crate::port::Disconnected;
@@ -64,11 +64,18 @@ const MAX_FAILURES: u32 = 3;
 
 struct BatchExporter {
     sender: HttpSender,
-    settings: OtelSettings,
+    resource: Vec<(String, String)>,
     trace: u128,
     batch: Vec<OtelSpan>,
     metrics: ModelMetrics,
     metrics_sent_at: Instant,
+    for_traces: Option<SignalExporter>,
+    for_metrics: Option<SignalExporter>,
+}
+
+/// Sends traces or metrics.
+struct SignalExporter {
+    settings: SignalSettings,
     failures: u32,
 }
 
@@ -79,22 +86,21 @@ impl OtelSink {
     ///
     /// Fails when the thread cannot be started.
     pub fn new(
-        mut settings: OtelSettings,
+        settings: OtelSettings,
         info: &RunInfo,
         sender: impl FnMut(&ExportRequest<'_>) -> Result<(), String> + Send + 'static,
     ) -> io::Result<Self> {
         let content = settings.captures_content.then(|| Arc::clone(&info.task));
         let spans = SpanBuilder::new(&info.session_id, info.started_at, settings.parent, content);
-        settings.headers.insert(0, ("content-type".to_owned(), "application/json".to_owned()));
-        let (sender, trace) = (Box::new(sender), spans.trace);
         let collector = BatchExporter {
-            sender,
-            settings,
-            trace,
+            sender: Box::new(sender),
+            resource: settings.resource,
+            trace: spans.trace,
             batch: Vec::new(),
             metrics: ModelMetrics::new(),
             metrics_sent_at: Instant::now(),
-            failures: 0,
+            for_traces: settings.traces.map(SignalExporter::new),
+            for_metrics: settings.metrics.map(SignalExporter::new),
         };
         Ok(Self { span_builder: spans, writer: BackgroundWriter::start("traces", collector)? })
     }
@@ -156,27 +162,32 @@ impl Drop for SubagentSpans {
 impl BatchExporter {
     fn send_spans(&mut self) {
         let batch = std::mem::take(&mut self.batch);
-        if !batch.is_empty() {
-            let body = encode_spans(self.trace, &self.settings.resource, &batch);
-            let url = self.settings.url.clone();
-            self.send(&url, &body, "spans");
-        }
+        let Some(exporter) = self.for_traces.as_mut().filter(|_| !batch.is_empty()) else { return };
+        let body = encode_spans(self.trace, &self.resource, &batch);
+        exporter.send(&mut self.sender, &body, "spans");
     }
 
     fn send_metrics(&mut self) {
         self.metrics_sent_at = Instant::now();
-        let Some(url) = self.settings.metrics_url.clone() else { return };
-        if let Some(body) = self.metrics.encode(&self.settings.resource) {
-            self.send(&url, &body, "metrics");
+        let Some(exporter) = &mut self.for_metrics else { return };
+        if let Some(body) = self.metrics.encode(&self.resource) {
+            exporter.send(&mut self.sender, &body, "metrics");
         }
     }
+}
 
-    fn send(&mut self, url: &str, body: &[u8], what: &str) {
+impl SignalExporter {
+    fn new(mut settings: SignalSettings) -> Self {
+        settings.headers.insert(0, ("content-type".to_owned(), "application/json".to_owned()));
+        Self { settings, failures: 0 }
+    }
+
+    fn send(&mut self, sender: &mut HttpSender, body: &[u8], what: &str) {
         if self.failures >= MAX_FAILURES {
             return;
         }
-        let OtelSettings { headers, timeout, .. } = &self.settings;
-        match (self.sender)(&ExportRequest { url, headers, body, timeout: *timeout }) {
+        let SignalSettings { url, headers, timeout } = &self.settings;
+        match sender(&ExportRequest { url, headers, body, timeout: *timeout }) {
             Ok(()) => self.failures = 0,
             Err(reason) => {
                 self.failures += 1;

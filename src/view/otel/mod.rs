@@ -15,4 +15,4 @@ mod span_builder;
 
 pub use export::{ExportRequest, OtelSink};
 pub use ids::{TraceParent, TraceParentError};
-pub use settings::{OtelSettings, OtelSettingsError};
+pub use settings::{OtelSettings, OtelSettingsError, SignalSettings};

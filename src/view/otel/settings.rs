@@ -8,23 +8,41 @@ use thiserror::Error;
 
 use super::ids::TraceParent;
 
-/// Where traces are sent.
-#[derive(Clone, PartialEq, Eq)]
+/// Where traces and metrics are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtelSettings {
-    /// The URL for traces.
-    pub url: String,
-    /// The URL for metrics; `None` if they are off.
-    pub metrics_url: Option<String>,
-    /// Additional headers; may be secret.
-    pub headers: Vec<(String, String)>,
+    /// Where traces are sent; `None` if they are off.
+    pub traces: Option<SignalSettings>,
+    /// Where metrics are sent; `None` if they are off.
+    pub metrics: Option<SignalSettings>,
     /// The name of the service and other attributes of this process.
     pub resource: Vec<(String, String)>,
-    /// How long one request may take.
-    pub timeout: Duration,
     /// The parent of the run's span.
     pub parent: Option<TraceParent>,
     /// Whether prompts, replies, and the arguments and results of tool calls are sent too.
     pub captures_content: bool,
+}
+
+/// Where and how traces or metrics are sent.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SignalSettings {
+    /// The URL.
+    pub url: String,
+    /// Additional headers; may be secret.
+    pub headers: Vec<(String, String)>,
+    /// How long one request may take.
+    pub timeout: Duration,
+}
+
+/// The variables of traces or metrics. Each takes precedence over the common one, which has no name of a signal.
+struct SignalVariables {
+    endpoint: &'static str,
+    protocol: &'static str,
+    headers: &'static str,
+    timeout: &'static str,
+    exporter: &'static str,
+    /// The path below the common endpoint.
+    path: &'static str,
 }
 
 /// Why traces cannot be sent.
@@ -36,19 +54,36 @@ pub struct OtelSettingsError {
 }
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-const METRICS_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
+const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
+const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+const TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TIMEOUT";
+
+const TRACES: SignalVariables = SignalVariables {
+    endpoint: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    protocol: "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+    headers: "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    timeout: "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
+    exporter: "OTEL_TRACES_EXPORTER",
+    path: "v1/traces",
+};
+
+const METRICS: SignalVariables = SignalVariables {
+    endpoint: "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+    protocol: "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL",
+    headers: "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+    timeout: "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
+    exporter: "OTEL_METRICS_EXPORTER",
+    path: "v1/metrics",
+};
+
 /// The variable of the instrumentations for generative AI that asks for content.
 const CAPTURE_CONTENT: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
-const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
-const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
-const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
 
 /// The default timeout of a request.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl OtelSettings {
-    /// Reads the environment; `None` if traces are off.
+    /// Reads the environment; `None` if traces and metrics are off.
     ///
     /// # Errors
     ///
@@ -57,29 +92,16 @@ impl OtelSettings {
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, OtelSettingsError> {
         let env = |name: &str| env(name).filter(|value| !value.trim().is_empty());
-        let is_other = |name: &str| env(name).is_some_and(|exporter| exporter != "otlp");
-        let is_off = env("OTEL_SDK_DISABLED").is_some_and(|off| off.eq_ignore_ascii_case("true"))
-            || is_other("OTEL_TRACES_EXPORTER");
-        let traces = find_url(&env, TRACES_ENDPOINT, "v1/traces");
-        let Some((name, value)) = traces.filter(|_| !is_off) else { return Ok(None) };
-        check_url(name, &value)?;
-        let metrics = find_url(&env, METRICS_ENDPOINT, "v1/metrics");
-        let metrics = metrics.filter(|_| !is_other("OTEL_METRICS_EXPORTER"));
-        if let Some((name, value)) = &metrics {
-            check_url(name, value)?;
-        }
-        let protocol = PROTOCOLS.into_iter().find_map(|name| Some((name, env(name)?)));
-        // Collectors of the binary form over HTTP accept JSON at the same URL.
-        if let Some((name, value)) = protocol.filter(|(_, value)| !value.starts_with("http/")) {
-            let problem = format!("unsupported protocol '{value}'; supported: http/json");
-            return Err(OtelSettingsError { name, problem });
-        }
-        let parent: Option<TraceParent> = env("TRACEPARENT").and_then(|parent| parent.parse().ok());
-        if parent.is_some_and(|parent| !parent.is_sampled) {
+        if env("OTEL_SDK_DISABLED").is_some_and(|off| off.eq_ignore_ascii_case("true")) {
             return Ok(None);
         }
-        let headers = HEADERS.into_iter().find_map(&env).map(|list| parse_pairs(&list));
-        let timeout = TIMEOUTS.into_iter().find_map(&env).and_then(|millis| millis.parse().ok());
+        let parent: Option<TraceParent> = env("TRACEPARENT").and_then(|parent| parent.parse().ok());
+        let is_sampled = parent.is_none_or(|parent| parent.is_sampled);
+        let traces = SignalSettings::from_env(&env, &TRACES)?.filter(|_| is_sampled);
+        let metrics = SignalSettings::from_env(&env, &METRICS)?;
+        if traces.is_none() && metrics.is_none() {
+            return Ok(None);
+        }
         let list = env("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
         let (named, mut resource): (Vec<_>, Vec<_>) =
             parse_pairs(&list).into_iter().partition(|(name, _)| name == "service.name");
@@ -93,34 +115,42 @@ impl OtelSettings {
             let value = value.trim().to_ascii_lowercase();
             ["true", "span_only", "span_and_event"].contains(&value.as_str())
         });
+        Ok(Some(Self { traces, metrics, resource, parent, captures_content }))
+    }
+}
+
+impl SignalSettings {
+    /// Reads the variables of a signal; `None` if it is off.
+    fn from_env(
+        env: &impl Fn(&str) -> Option<String>,
+        own: &SignalVariables,
+    ) -> Result<Option<Self>, OtelSettingsError> {
+        let find =
+            |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, env(name)?)));
+        let is_other = env(own.exporter).is_some_and(|exporter| exporter != "otlp");
+        let endpoint = find([own.endpoint, ENDPOINT]).filter(|_| !is_other);
+        let Some((name, value)) = endpoint else { return Ok(None) };
+        if !value.starts_with("http://") && !value.starts_with("https://") {
+            let problem = format!("'{value}' is not an http URL");
+            return Err(OtelSettingsError { name, problem });
+        }
+        // Collectors of the binary form over HTTP accept JSON at the same URL.
+        let protocol = find([own.protocol, PROTOCOL]);
+        if let Some((name, value)) = protocol.filter(|(_, value)| !value.starts_with("http/")) {
+            let problem = format!("unsupported protocol '{value}'; supported: http/json");
+            return Err(OtelSettingsError { name, problem });
+        }
+        let headers = find([own.headers, HEADERS]).map(|(_, list)| parse_pairs(&list));
+        let timeout = find([own.timeout, TIMEOUT]).and_then(|(_, millis)| millis.parse().ok());
         Ok(Some(Self {
-            url: value,
-            metrics_url: metrics.map(|(_, url)| url),
+            url: match name == ENDPOINT {
+                true => format!("{}/{}", value.trim_end_matches('/'), own.path),
+                false => value,
+            },
             headers: headers.unwrap_or_default(),
-            resource,
-            timeout: timeout.map_or(TIMEOUT, Duration::from_millis),
-            parent,
-            captures_content,
+            timeout: timeout.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
         }))
     }
-}
-
-/// Returns a URL, and the variable that it comes from: its own, or that of all with a path.
-fn find_url(
-    env: &impl Fn(&str) -> Option<String>,
-    own: &'static str,
-    path: &str,
-) -> Option<(&'static str, String)> {
-    let common =
-        || env(ENDPOINT).map(|url| (ENDPOINT, format!("{}/{path}", url.trim_end_matches('/'))));
-    env(own).map(|url| (own, url)).or_else(common)
-}
-
-fn check_url(name: &'static str, value: &str) -> Result<(), OtelSettingsError> {
-    if value.starts_with("http://") || value.starts_with("https://") {
-        return Ok(());
-    }
-    Err(OtelSettingsError { name, problem: format!("'{value}' is not an http URL") })
 }
 
 /// Parses `key=value,key=value`, with percent-encoded values.
@@ -133,12 +163,12 @@ fn parse_pairs(list: &str) -> Vec<(String, String)> {
     list.split(',').filter_map(pair).filter(|(name, _)| !name.is_empty()).collect()
 }
 
-impl fmt::Debug for OtelSettings {
+impl fmt::Debug for SignalSettings {
     /// Leaves the values of headers out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
-        let Self { url, resource, timeout, parent, .. } = self;
-        write!(f, "{url} {headers:?} {resource:?} {timeout:?} {parent:?}")
+        let Self { url, timeout, .. } = self;
+        write!(f, "{url} {headers:?} {timeout:?}")
     }
 }
 
@@ -157,12 +187,18 @@ mod tests {
         let on = (ENDPOINT, "http://127.0.0.1:4318/");
         assert_eq!(read(&[]), Ok(None));
         assert_eq!(read(&[on, ("OTEL_SDK_DISABLED", "true")]), Ok(None));
-        assert_eq!(read(&[on, ("OTEL_TRACES_EXPORTER", "none")]), Ok(None));
-        let unsampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
-        assert_eq!(read(&[on, ("TRACEPARENT", unsampled)]), Ok(None));
+        let none = ["OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER"].map(|name| (name, "none"));
+        assert_eq!(read(&[on, none[0], none[1]]), Ok(None));
+        let unsampled = ("TRACEPARENT", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00");
+        assert_eq!(read(&[on, unsampled, none[1]]), Ok(None));
         let settings = read(&[on]).unwrap().unwrap();
-        assert_eq!(settings.url, "http://127.0.0.1:4318/v1/traces");
-        assert_eq!(settings.metrics_url.as_deref(), Some("http://127.0.0.1:4318/v1/metrics"));
+        let urls = |settings: &OtelSettings| {
+            let url = |signal: &Option<SignalSettings>| signal.as_ref().map(|it| it.url.clone());
+            (url(&settings.traces), url(&settings.metrics))
+        };
+        let traces = Some("http://127.0.0.1:4318/v1/traces".to_owned());
+        let metrics = Some("http://127.0.0.1:4318/v1/metrics".to_owned());
+        assert_eq!(urls(&settings), (traces.clone(), metrics.clone()));
         let version = env!("CARGO_PKG_VERSION");
         let expected = [("service.name", "architect"), ("service.version", version)];
         assert_eq!(
@@ -171,41 +207,69 @@ mod tests {
         );
         assert!(!settings.captures_content);
         assert!(read(&[on, (CAPTURE_CONTENT, "true")]).unwrap().unwrap().captures_content);
-        let traces_only = read(&[on, ("OTEL_METRICS_EXPORTER", "none")]).unwrap().unwrap();
-        assert_eq!(traces_only.metrics_url, None);
+        assert_eq!(urls(&read(&[on, none[1]]).unwrap().unwrap()), (traces, None));
+        // Whether traces are wanted says nothing of metrics.
+        for vars in [
+            &[on, none[0]][..],
+            &[on, unsampled],
+            &[(METRICS.endpoint, &*metrics.clone().unwrap())],
+        ] {
+            assert_eq!(urls(&read(vars).unwrap().unwrap()), (None, metrics.clone()), "{vars:?}");
+        }
     }
 
     #[test]
     fn trace_variables_take_precedence() {
         let settings = read(&[
             (ENDPOINT, "http://127.0.0.1:1"),
-            (TRACES_ENDPOINT, "http://127.0.0.1:2/in"),
-            (HEADERS[1], "authorization=Bearer%20x, a = b"),
+            (TRACES.endpoint, "http://127.0.0.1:2/in"),
+            (HEADERS, "authorization=Bearer%20x, a = b"),
             ("OTEL_SERVICE_NAME", "ci"),
             ("OTEL_RESOURCE_ATTRIBUTES", "service.name=other,team=core,service.version=7"),
-            (TIMEOUTS[1], "250"),
+            (TIMEOUT, "250"),
         ]);
         let settings = settings.unwrap().unwrap();
-        assert_eq!(settings.url, "http://127.0.0.1:2/in");
+        let (traces, metrics) =
+            (settings.traces.clone().unwrap(), settings.metrics.clone().unwrap());
+        assert_eq!(traces.url, "http://127.0.0.1:2/in");
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(settings.headers, [pair("authorization", "Bearer x"), pair("a", "b")]);
+        assert_eq!(traces.headers, [pair("authorization", "Bearer x"), pair("a", "b")]);
         let resource = ["team=core", "service.version=7", "service.name=ci"];
         let resource = resource.map(|text| text.split_once('=').unwrap());
         assert_eq!(settings.resource, resource.map(|(name, value)| pair(name, value)));
-        assert_eq!(settings.metrics_url.as_deref(), Some("http://127.0.0.1:1/v1/metrics"));
-        assert_eq!(settings.timeout, Duration::from_millis(250));
+        assert_eq!(metrics.url, "http://127.0.0.1:1/v1/metrics");
+        assert_eq!(traces.timeout, Duration::from_millis(250));
         assert!(!format!("{settings:?}").contains("Bearer"));
+    }
+
+    /// Traces and metrics may go to different hosts, with different keys.
+    #[test]
+    fn each_signal_has_its_own_headers_and_timeout() {
+        let settings = read(&[
+            (ENDPOINT, "http://127.0.0.1:1"),
+            (TRACES.headers, "x-key=traces"),
+            (METRICS.timeout, "7"),
+            (METRICS.headers, "x-key=metrics"),
+        ]);
+        let OtelSettings { traces, metrics, .. } = settings.unwrap().unwrap();
+        let (traces, metrics) = (traces.unwrap(), metrics.unwrap());
+        let key = |value: &str| [("x-key".to_owned(), value.to_owned())];
+        assert_eq!((&*traces.headers, traces.timeout), (&key("traces")[..], DEFAULT_TIMEOUT));
+        let timeout = Duration::from_millis(7);
+        assert_eq!((&*metrics.headers, metrics.timeout), (&key("metrics")[..], timeout));
+        let only = [(ENDPOINT, "http://127.0.0.1:1"), (TRACES.headers, "x-key=traces")];
+        assert_eq!(read(&only).unwrap().unwrap().metrics.unwrap().headers, []);
     }
 
     #[test]
     fn an_unsupported_setting_is_an_error() {
         let error = |vars| read(vars).unwrap_err().to_string();
         assert_eq!(
-            error(&[(ENDPOINT, "http://127.0.0.1:4317"), (PROTOCOLS[1], "grpc")]),
+            error(&[(ENDPOINT, "http://127.0.0.1:4317"), (PROTOCOL, "grpc")]),
             "OTEL_EXPORTER_OTLP_PROTOCOL: unsupported protocol 'grpc'; supported: http/json"
         );
         assert_eq!(
-            error(&[(TRACES_ENDPOINT, "127.0.0.1:4318")]),
+            error(&[(TRACES.endpoint, "127.0.0.1:4318")]),
             "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: '127.0.0.1:4318' is not an http URL"
         );
     }

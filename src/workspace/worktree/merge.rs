@@ -50,7 +50,7 @@ enum BaseContent {
     /// Not there.
     Absent,
     /// A blob of git. Whether the user's file is still like it is known from the index.
-    Blob { id: String, is_unchanged: bool },
+    Blob { id: String, is_executable: bool, is_unchanged: bool },
     /// A file with this digest.
     Digest(String),
     /// A file that was carried over with the user's changes.
@@ -449,9 +449,11 @@ fn branch_files(
         }
         let base = match &change.old {
             None => BaseContent::Absent,
-            Some(id) => {
-                BaseContent::Blob { id: id.clone(), is_unchanged: !ours.contains_key(path) }
-            }
+            Some(id) => BaseContent::Blob {
+                id: id.clone(),
+                is_executable: change.was_executable,
+                is_unchanged: !ours.contains_key(path),
+            },
         };
         files.push(MergedFile { path: path.clone(), base, theirs: read_theirs(&top, path)? });
     }
@@ -495,6 +497,7 @@ fn use_carried_base(folder: &Path, files: &mut Vec<MergedFile>) -> Result<(), Wo
 struct RawChange {
     /// The blob before.
     old: Option<String>,
+    was_executable: bool,
     is_submodule: bool,
     /// Whether a submodule is new or at another commit.
     is_other_commit: bool,
@@ -510,7 +513,9 @@ fn raw_changes(diff: &[u8]) -> BTreeMap<PathBuf, RawChange> {
         let is_submodule = [old_mode, mode].contains(&"160000");
         let is_other_commit = mode == "160000" && ["000000", mode].contains(&old_mode);
         let old = (old_mode != "000000").then(|| id.to_owned());
-        changes.insert(path_of(path), RawChange { old, is_submodule, is_other_commit });
+        let was_executable = old_mode == "100755";
+        let change = RawChange { old, was_executable, is_submodule, is_other_commit };
+        changes.insert(path_of(path), change);
     }
     changes
 }
@@ -618,7 +623,7 @@ fn merge_file(
         return Ok(Err("it is neither a file nor a link".to_owned()));
     }
     let change = theirs.clone();
-    let (id, is_unchanged) = match (base, ours) {
+    let (id, was_executable, is_unchanged) = match (base, ours) {
         (BaseContent::Absent, EntryContent::Absent) => return Ok(Ok(Some(change))),
         (BaseContent::Absent, _) => return Ok(Err("it is new in both trees".to_owned())),
         (BaseContent::Digest(digest), ours) if ours.digest() == *digest => {
@@ -627,7 +632,9 @@ fn merge_file(
         (BaseContent::Carried(base), ours) if base == ours => return Ok(Ok(Some(change))),
         (BaseContent::Carried(base), _) => return merge_carried(main, base, ours, theirs),
         (BaseContent::Digest(_), _) => return Ok(Err("it has changed in both trees".to_owned())),
-        (BaseContent::Blob { id, is_unchanged }, _) => (id, *is_unchanged),
+        (BaseContent::Blob { id, is_executable, is_unchanged }, _) => {
+            (id, *is_executable, *is_unchanged)
+        }
     };
     if is_unchanged && !matches!(ours, EntryContent::Absent | EntryContent::Other) {
         return Ok(Ok(Some(change)));
@@ -635,13 +642,12 @@ fn merge_file(
     let Some(main) = main else { return Ok(Err("it has changed in both trees".to_owned())) };
     let blob = main.query(&["cat-file", "blob", id])?;
     match (ours, theirs) {
+        (EntryContent::File(..), EntryContent::File(..)) => {
+            merge_contents(main, &blob, was_executable, ours, theirs)
+        }
         // Only its times have changed.
         (EntryContent::File(content, _), _) if *content == blob => Ok(Ok(Some(change))),
         (_, EntryContent::File(content, _)) if *content == blob => Ok(Ok(None)),
-        (EntryContent::File(ours, is_executable), EntryContent::File(theirs, _)) => {
-            let merged = merge_text(main, &blob, ours, theirs)?;
-            Ok(merged.map(|text| Some(EntryContent::File(text, *is_executable))))
-        }
         (EntryContent::Absent, _) => {
             Ok(Err("it was removed, and has changed in the worktree".to_owned()))
         }
@@ -659,14 +665,34 @@ fn merge_carried(
     ours: &EntryContent,
     theirs: &EntryContent,
 ) -> Result<Result<Option<EntryContent>, String>, WorktreeError> {
-    use EntryContent::File;
-    let (Some(main), File(base, _), File(ours, is_executable), File(theirs, _)) =
-        (main, base, ours, theirs)
+    match (main, base) {
+        (Some(main), EntryContent::File(base, was_executable)) => {
+            merge_contents(main, base, *was_executable, ours, theirs)
+        }
+        _ => Ok(Err("it has changed in both trees".to_owned())),
+    }
+}
+
+/// Merges a file that has changed in both trees: its text, and whether it is executable.
+fn merge_contents(
+    main: &GitTree,
+    base: &[u8],
+    was_executable: bool,
+    ours: &EntryContent,
+    theirs: &EntryContent,
+) -> Result<Result<Option<EntryContent>, String>, WorktreeError> {
+    let (EntryContent::File(ours, our_bit), EntryContent::File(theirs, their_bit)) = (ours, theirs)
     else {
         return Ok(Err("it has changed in both trees".to_owned()));
     };
-    let merged = merge_text(main, base, ours, theirs)?;
-    Ok(merged.map(|text| Some(File(text, *is_executable))))
+    let is_executable = if *our_bit == was_executable { *their_bit } else { *our_bit };
+    let merged = match () {
+        // Git merges no binary files, even if only one of them has changed.
+        () if ours == base => Ok(theirs.clone()),
+        () if theirs == base => Ok(ours.clone()),
+        () => merge_text(main, base, ours, theirs)?,
+    };
+    Ok(merged.map(|text| Some(EntryContent::File(text, is_executable))))
 }
 
 /// Merges three versions of a text. Returns the result, or the conflicts with their marks.

@@ -290,14 +290,15 @@ impl Worktrees {
                 Ok(Some(format!("the worktree {name} of a killed run was removed")))
             }
             WorktreePhase::Applied => {
-                let examined = self.examine(&record, &folder);
-                if examined.is_ok_and(|(state, _, _)| record.has_work(&state.digest)) {
-                    // It came after the changes were applied.
-                    record.phase = WorktreePhase::Kept;
-                    locked.write(&record)?;
-                    return Ok(Some(format!("the worktree {name} has work: {}", folder.display())));
-                }
                 if folder.exists() {
+                    let (state, ..) = self.examine(&record, &folder)?;
+                    if record.has_work(&state.digest) {
+                        // It came after the changes were applied.
+                        record.phase = WorktreePhase::Kept;
+                        locked.write(&record)?;
+                        let shown = folder.display();
+                        return Ok(Some(format!("the worktree {name} has work: {shown}")));
+                    }
                     move_away(&folder)?;
                 }
                 self.remove_files(&folder, &record, &locked)?;
@@ -409,5 +410,51 @@ impl Worktree {
             repository.tip = tree.branch_commit(&repository.common_dir, &branch)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ConfinedGit;
+    use super::super::create::{WorktreeContent, WorktreeName, WorktreeRequest};
+    use super::*;
+
+    struct NoGit;
+
+    impl ConfinedGit for NoGit {
+        fn run(&self, _: &Path, _: &[&str]) -> Result<(), String> {
+            Err("there is no git".to_owned())
+        }
+    }
+
+    /// The user may have saved files in it since its changes were applied.
+    #[test]
+    fn an_applied_worktree_that_can_not_be_examined_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        let workspace = temp.path().join("w");
+        fs::create_dir(&workspace).unwrap();
+        fs::write(workspace.join("a"), "a").unwrap();
+        let worktrees = Worktrees::new(&temp.path().join("state"), None);
+        let request = WorktreeRequest {
+            workspace: &workspace,
+            name: WorktreeName::Given("one"),
+            content: WorktreeContent::Commit(None),
+        };
+        let mut worktree = worktrees.create(&request, &NoGit).unwrap();
+        worktree.record.phase = WorktreePhase::Applied;
+        worktree.locked.write(&worktree.record).unwrap();
+        let folder = worktree.folder.clone();
+        drop(worktree);
+        fs::write(folder.join("mine"), "mine").unwrap();
+        let manifest = folder.with_extension(MANIFEST_EXTENSION);
+        let content = fs::read(&manifest).unwrap();
+        fs::write(&manifest, "{").unwrap();
+        let sentences = worktrees.sweep(None);
+        assert!(sentences[0].contains("the worktree one stays"), "{sentences:?}");
+        assert!(folder.join("mine").exists());
+        // Later it can be, and has work.
+        fs::write(&manifest, content).unwrap();
+        let sentences = worktrees.sweep(None);
+        assert!(sentences[0].contains("the worktree one has work"), "{sentences:?}");
     }
 }

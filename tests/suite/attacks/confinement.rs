@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use architect::exec::{
     CommandEnd, CommandOutcome, CommandSpec, Enforcement, NetworkAccess, PackageCaches, SandboxGap,
@@ -706,6 +706,16 @@ fn a_command_is_ended_before_it_takes_all_there_is() {
             // Nothing of it is left that counts for the next one.
             assert_eq!(run("sleep 0.6").end, CommandEnd::Exited(0), "{level}: {much}");
         }
+        // While it is stopped, the limit holds as well.
+        let line = "import signal; \
+            signal.signal(15, lambda *_: (bytearray(b'x' * (90 << 20)), time.sleep(30))); time.sleep(30)";
+        let (timeout, kill_timeout) = (Some(Duration::from_millis(800)), Duration::from_secs(20));
+        let command = CommandSpec::shell(&format!("exec {}", python(line)), root.join("w"));
+        let begun = Instant::now();
+        let ended = supervisor
+            .run(&CommandSpec { timeout, kill_timeout, ..command }, &CancellationToken::new());
+        assert_eq!(ended.unwrap().end, CommandEnd::TimedOut, "{level}");
+        assert!(begun.elapsed() < Duration::from_secs(15), "{level}");
         let counted = level == SandboxLevel::Namespaces || !rustix::process::geteuid().is_root();
         if counted {
             let many = run("for i in $(seq 600); do sleep 60 & done 2>/dev/null; echo all");

@@ -297,3 +297,29 @@ fn the_configuration_is_shown_without_keys_in_addresses_and_commands() {
         assert!(ran.out.contains("***"), "{args:?}: {}", ran.out);
     }
 }
+
+#[test]
+fn a_key_in_an_address_is_neither_shown_nor_stored() {
+    const IN_ADDRESS: &str = "supersecretvalue99";
+    let body = format!(r#"{{"error":{{"message":"no route for api_key {IN_ADDRESS}"}}}}"#);
+    let server = Server::new([ScriptedReply::with_length(404, &body)]);
+    let world = CliFixture::new();
+    let base = format!("{}?api_key={IN_ADDRESS}", server.url("/v1"));
+    let args = ["run", "Do it.", "--model", "openai-chat/m", "--api-base", &base, "--json", "-vv"];
+    let mut command = world.command(&args);
+    let ran = wait_for_exit(command.env("OPENAI_API_KEY", KEY).spawn().unwrap());
+    assert!(server.requests()[0].path.ends_with(IN_ADDRESS));
+    assert!(ran.err.contains("?api_key=***") && ran.code != 0, "{}", ran.err);
+    assert!(
+        !ran.err.contains(IN_ADDRESS) && !ran.out.contains(IN_ADDRESS),
+        "{} {}",
+        ran.out,
+        ran.err
+    );
+    assert_eq!(files_with(IN_ADDRESS, &world.home()), [""; 0]);
+    // A password with a slash is not the port of a host.
+    let mut command = world.command(&["run", "Do it.", "--model", "openai-chat/m"]);
+    command.env("OPENAI_API_KEY", KEY).env("OPENAI_BASE_URL", "https://me:hunter2pass/x@host/v1");
+    let ran = wait_for_exit(command.spawn().unwrap());
+    assert!(ran.code == 3 && !ran.err.contains("hunter2"), "{}", ran.err);
+}

@@ -106,3 +106,38 @@ fn a_model_of_another_provider_gets_nothing_of_the_first_one() {
     assert_eq!((first.header("x-team"), second.header("x-team")), (Some("build"), None));
     assert_eq!((&first.json()["seed"], &second.json()["seed"]), (&json!(7), &json!(null)));
 }
+
+/// Key, headers and options are for the server of `llm.api_base`, and a model at another address needs no key.
+#[test]
+fn a_model_at_another_address_gets_nothing_of_the_first_one() {
+    let world = CliFixture::new();
+    let (server, other) = (
+        Server::new([chat::text("Done."), chat::text("Done.")]),
+        Server::new([chat::text("Done.")]),
+    );
+    let settings = format!(
+        "[llm]\nfallback = ['far']\napi_key_env = 'MY_KEY'\nheaders = {{ X-Gateway = 'canary-value' }}\n\
+         options = {{ seed = 7 }}\n[models.far]\nmodel = 'openai-chat/far'\napi_base = 'https://far.example/v1'\n\
+         [models.spare]\nmodel = 'openai-chat/mine'\napi_base = '{}'\n\
+         [models.near]\nmodel = 'openai-chat/mine'\napi_base = '{}'\n",
+        other.url("/v1"),
+        server.url("/v2")
+    );
+    world.write("user.toml", &settings);
+    let base = server.url("/v1");
+    for (model, ambient, is_same) in
+        [("openai-chat/fake", "", true), ("near", "", true), ("spare", "canary-key-2", false)]
+    {
+        let args =
+            ["run", "Do it.", "--config", "user.toml", "--api-base", &base, "--model", model];
+        let mut command = world.command(&args);
+        command.env("MY_KEY", "canary-key-1").env("OPENAI_API_KEY", ambient);
+        let ran = wait_for_exit(command.spawn().unwrap());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let sent = if is_same { &server } else { &other }.requests().pop().unwrap();
+        let key = is_same.then_some("Bearer canary-key-1");
+        assert_eq!(sent.header("authorization"), key, "{model}");
+        assert_eq!(sent.header("x-gateway"), is_same.then_some("canary-value"), "{model}");
+        assert_eq!(sent.json()["seed"], if is_same { json!(7) } else { json!(null) }, "{model}");
+    }
+}

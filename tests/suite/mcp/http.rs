@@ -192,6 +192,22 @@ fn a_stream_that_breaks_off_is_resumed_where_it_was() {
     assert!(requests[5].at - requests[4].at >= Duration::from_millis(150));
 }
 
+/// Fault M15: a server may close the stream as often as it likes, with or without a new event.
+#[test]
+fn a_stream_is_resumed_again_where_it_was() {
+    let first = ScriptedReply::stream(["id: e1\nretry: 1200\ndata:\n\n"]);
+    let nothing = ScriptedReply::stream([": nothing yet\n\n"]);
+    let second = ScriptedReply::stream(["id: e2\nretry: 10\ndata:\n\n"]);
+    let rest = ScriptedReply::stream([format!("data: {}\n\n", message(4, &text_result("late")))]);
+    let replies = [first, nothing.clone(), second, nothing, rest];
+    let (server, started) = started(and(legacy(), replies), 30 * SECOND);
+    assert_eq!(started.ok("do it", ""), "late");
+    let requests = server.requests();
+    let ids: Vec<_> = requests[5..9].iter().map(|get| get.header("last-event-id")).collect();
+    assert_eq!(ids, [Some("e1"), Some("e1"), Some("e2"), Some("e2")]);
+    assert!(requests[6].at - requests[5].at >= Duration::from_millis(1_200), "the pause stays");
+}
+
 /// Fault M15.
 #[test]
 fn a_session_that_never_lasts_is_reported() {

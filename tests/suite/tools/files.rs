@@ -20,6 +20,8 @@ fn a_file_is_read_as_it_is_or_in_pages() {
     assert_eq!(page, "two\nthree\n[lines 2-3 of 4; read on with offset 4]");
     let page = world.ok("read_file", &json!({"path": "a", "offset": 4}));
     assert_eq!(page, "four\n[lines 4-4 of 4]");
+    let page = world.ok("read_file", &json!({"path": "a", "limit": 0}));
+    assert_eq!(page, "one\n[lines 1-1 of 4; read on with offset 2]");
     let output = world.err("read_file", &json!({"path": "a", "offset": 9}));
     assert_eq!(output, "'a' has 4 lines; there is no line 9.");
 }
@@ -100,6 +102,67 @@ fn what_is_not_content_survives_an_edit() {
     world.write("latin", b"caf\xe9 = 1\n");
     world.ok("edit_file", &json!({"path": "latin", "old_str": "= 1", "new_str": "= 2"}));
     assert_eq!(fs::read(world.path.join("latin")).unwrap(), b"caf\xe9 = 2\n");
+}
+
+#[test]
+fn a_byte_order_mark_is_not_doubled() {
+    let world = ToolFixture::new();
+    let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    for (before, after) in [
+        ("\u{feff}old".into(), "\u{feff}new".into()),
+        (wide("\u{feff}old"), wide("\u{feff}new")),
+        (b"old".to_vec(), "\u{feff}new".into()),
+    ] {
+        let after: Vec<u8> = after;
+        world.write("a", before);
+        world.ok("write_file", &json!({"path": "a", "content": "\u{feff}new"}));
+        assert_eq!(fs::read(world.path.join("a")).unwrap(), after);
+    }
+}
+
+/// Neither a link nor what it leads to is deleted.
+#[test]
+fn a_link_is_not_deleted() {
+    let world = ToolFixture::new();
+    world.write("real", "one\n");
+    symlink("real", world.path.join("link")).unwrap();
+    symlink("nothing", world.path.join("dangling")).unwrap();
+    let patch = "*** Begin Patch\n*** Delete File: link\n*** End Patch\n";
+    for (tool, arguments) in [
+        ("delete_file", json!({"path": "link"})),
+        ("apply_patch", json!({"patch": patch})),
+        (
+            "apply_patch",
+            json!({"patch": "diff --git a/link b/new\nrename from link\nrename to new\n"}),
+        ),
+    ] {
+        let output = world.err(tool, &arguments);
+        assert!(output.contains("'link' is a symbolic link, and only files can be"), "{output}");
+        assert!(
+            output.contains("name that: 'real'. To delete the link, use a command"),
+            "{output}"
+        );
+    }
+    let output = world.err("delete_file", &json!({"path": "dangling"}));
+    assert!(output.contains("only files can be deleted. To delete the link, use"), "{output}");
+    assert_eq!(world.read("link"), "one\n");
+}
+
+/// The limit holds for what is shown, not for what is looked at.
+#[test]
+fn a_name_is_found_among_many_entries() {
+    let world = ToolFixture::new();
+    for n in 0..2_000 {
+        world.write(&format!("big/f{n:04}"), "");
+    }
+    let list = |pattern: &str| world.ok("list_files", &json!({"path": "big", "pattern": pattern}));
+    for n in [0, 999, 1_999] {
+        assert_eq!(list(&format!("f{n:04}")), format!("big/f{n:04}"));
+    }
+    let all = list("*");
+    let lines: Vec<&str> = all.lines().collect();
+    assert_eq!((lines[0], lines[999], lines.len()), ("big/f0000", "big/f0999", 1_001));
+    assert_eq!(lines[1_000], "[only the first 1000 are shown; narrow path or pattern]");
 }
 
 /// Fault T20.

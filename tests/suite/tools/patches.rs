@@ -202,6 +202,25 @@ fn files_change_places_as_git_says_it() {
     }
 }
 
+#[test]
+fn a_patch_keeps_the_permissions_that_it_does_not_set() {
+    let world = world();
+    let set =
+        |mode| fs::set_permissions(world.path.join("a"), Permissions::from_mode(mode)).unwrap();
+    world.write("a", "1\n");
+    set(0o2755);
+    world.ok("apply_patch", &json!({"patch": "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+2\n"}));
+    assert_eq!(world.mode("a"), 0o2755);
+    set(0o2644);
+    let mode = "diff --git a/a b/a\nold mode 100644\nnew mode 100755\n";
+    world.ok("apply_patch", &json!({"patch": mode}));
+    assert_eq!(world.mode("a"), 0o2755);
+    assert!(world.err("apply_patch", &json!({"patch": mode})).contains("Nothing would change"));
+    let rename = "diff --git a/a b/b\nrename from a\nrename to b\n";
+    world.ok("apply_patch", &json!({"patch": rename}));
+    assert_eq!(world.mode("b"), 0o2755);
+}
+
 /// Two files with the same content change places without one of them getting lost.
 #[test]
 fn equal_files_change_places() {

@@ -92,6 +92,19 @@ fn only_text_of_the_project_is_searched() {
     assert!(begun.elapsed() < Duration::from_secs(5));
 }
 
+/// A line that is longer than the memory for a search.
+#[test]
+fn a_file_that_can_not_be_searched_is_named() {
+    let world = ToolFixture::new();
+    world.write("data.json", [vec![b'x'; 80 << 20], b"hit\n".to_vec()].concat());
+    let output = world.ok("grep", &json!({"text": "hit"}));
+    let note = "[1 file could not be searched, e.g. data.json: ";
+    assert!(output.starts_with(&format!("No matches.\n{note}")), "{output}");
+    world.write("a", "hit\n");
+    let output = world.ok("grep", &json!({"text": "hit"}));
+    assert!(output.starts_with("a\n1:hit\n") && output.contains(note), "{output}");
+}
+
 /// The walk opens ignore files by itself, and a pipe without a writer would block it for ever.
 #[test]
 fn ignore_files_that_can_t_be_read_block_no_search() {

@@ -271,6 +271,23 @@ fn rejected_keys_are_replaced_and_the_request_is_retried() {
     ));
 }
 
+/// A command that prints other keys each time does not help against a permission that is missing.
+#[test]
+fn only_one_replacement_of_rejected_keys_is_tried_in_a_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let denied = ScriptedReply::with_length(403, r#"{"message":"not authorized"}"#);
+    let replies = [denied.clone(), denied.clone(), bedrock::text("done"), denied];
+    let server = Server::new(replies);
+    let env = command_profile(folder.path(), "2015-08-30T20:00:00Z");
+    let mut caller = WireCaller::with_env(MODEL, &settings(&server), &env).unwrap();
+    assert_eq!(caller.call().fault().class(), FaultClass::Transient);
+    assert_eq!(caller.call().fault().class(), FaultClass::Fatal);
+    // An accepted request begins again.
+    caller.call().reply();
+    assert_eq!(caller.call().fault().class(), FaultClass::Transient);
+    assert_eq!(key_names(&server), ["AK1", "AK2", "AK2", "AK2"]);
+}
+
 #[test]
 fn what_is_missing_is_reported_on_connect() {
     let settings = ModelConnectionSettings { api_base: None, ..settings(&Server::new([])) };

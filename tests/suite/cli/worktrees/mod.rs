@@ -414,6 +414,23 @@ fn merged_files_are_as_private_as_others() {
     }
 }
 
+/// The user changes the text of the file meanwhile.
+#[test]
+fn a_file_that_became_executable_is_merged_with_the_changes_of_the_user() {
+    for line in
+        ["chmod +x a.txt", "chmod +x a.txt; git commit -qam x", "chmod +x a.txt; sed -i 1i0 a.txt"]
+    {
+        let project = Project::new();
+        project.run_line(line, &["--worktree", "w"]);
+        project.cli.write("a.txt", &format!("{}last\n", project.cli.read("a.txt")));
+        let ran = project.worktrees(&["merge", "w"]);
+        assert_eq!(ran.code, 0, "{line}: {}", ran.err);
+        let mode = fs::metadata(project.cli.path("a.txt")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o111, 0o111, "{line}: {mode:o}");
+        assert!(project.cli.read("a.txt").ends_with("three\nlast\n"), "{line}");
+    }
+}
+
 /// Killed before and after the first file was written. The user then changes that file, which may have its change or not.
 #[test]
 fn a_killed_merge_keeps_what_is_changed_before_it_is_completed() {
