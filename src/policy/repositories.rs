@@ -64,29 +64,29 @@ fn check_repository(folder: &Path, seen: &mut BTreeSet<PathBuf>) -> Option<Strin
     folder.ancestors().find_map(|top| match git_directory(top) {
         // Git also takes a folder without a work tree for a repository.
         Ok(None) if top.join("HEAD").symlink_metadata().is_ok() => {
-            check_git_directory(top, top.to_owned(), seen).map(Some)
+            check_git_directory(top, top, seen).map(Some)
         }
         Ok(None) => None,
-        Ok(Some(dir)) => Some(check_git_directory(top, dir, seen)),
+        Ok(Some(dir)) => Some(check_git_directory(top, &dir, seen)),
         Err(why) => Some(Some(why)),
     })?
 }
 
 /// Checks the repository of a work tree, and its submodules.
-fn check_git_directory(top: &Path, dir: PathBuf, seen: &mut BTreeSet<PathBuf>) -> Option<String> {
-    if !seen.insert(dir.clone()) {
+fn check_git_directory(top: &Path, dir: &Path, seen: &mut BTreeSet<PathBuf>) -> Option<String> {
+    if !seen.insert(dir.to_owned()) {
         return None;
     }
     if seen.len() > MAX_REPOSITORIES {
         return Some("there are too many repositories to look at".to_owned());
     }
     let common = match read_line(&dir.join("commondir")) {
-        Ok(line) => line.map_or_else(|| dir.clone(), |line| dir.join(line)),
+        Ok(line) => line.map_or_else(|| dir.to_owned(), |line| dir.join(line)),
         Err(why) => return Some(why),
     };
     let own = [common.join("config"), dir.join("config"), dir.join("config.worktree")];
     let found = own.iter().find_map(|path| dangerous_setting(path));
-    found.or_else(|| check_submodules(top, &dir, seen))
+    found.or_else(|| check_submodules(top, dir, seen))
 }
 
 /// Returns the folder that has the repository of a work tree, if its top is here; why it can't be determined, otherwise.

@@ -261,7 +261,8 @@ fn entry_at(path: &Path) -> io::Result<Metadata> {
 
 fn read_at_path(path: &Path) -> io::Result<SavedEntry> {
     let (folder, name) = open_canonical_parent(path)?;
-    read_entry(&folder, name, &mut u64::MAX.clone())
+    let mut left = u64::MAX;
+    read_entry(&folder, name, &mut left)
 }
 
 fn is_folder(path: &Path) -> bool {
