@@ -1,7 +1,7 @@
 //! The values that are masked for the model, in the journal and in the output.
 
 use super::process_env::ProcessEnv;
-use crate::config::{Config, SecretText, may_be_secret};
+use crate::config::{Config, HttpUrl, SecretText, may_be_secret};
 use crate::exec::{is_key_variable, is_secret_variable};
 use crate::llm::PROVIDERS;
 use crate::net::{Secrets, address_parameters};
@@ -34,7 +34,7 @@ pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
     // A name that says nothing may have a key, too.
     let headers = headers.filter(|(name, value)| is_named(name) || may_be_secret(value.reveal()));
     let bases = settings.models.values().filter_map(|model| model.api_base.as_ref());
-    let bases = settings.llm.api_base.iter().chain(bases).map(|base| base.as_str());
+    let bases = settings.llm.api_base.iter().chain(bases).map(HttpUrl::as_str);
     let is_base = |name: &str| PROVIDERS.iter().any(|it| it.base_url_variable == Some(name));
     let of_env = texts.iter().filter(|(name, _)| is_base(name)).map(|(_, base)| base.as_str());
     let parameters = bases.chain(of_env).flat_map(address_parameters);

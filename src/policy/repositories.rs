@@ -254,12 +254,11 @@ mod tests {
                 if name != ".git" {
                     fs::create_dir(folder.path().join(".git")).unwrap();
                 }
-                match device {
-                    Some(device) => symlink(device, &path).unwrap(),
-                    None => {
-                        let made = std::process::Command::new("mkfifo").arg(&path).status();
-                        assert!(made.unwrap().success());
-                    }
+                if let Some(device) = device {
+                    symlink(device, &path).unwrap();
+                } else {
+                    let made = std::process::Command::new("mkfifo").arg(&path).status();
+                    assert!(made.unwrap().success());
                 }
                 let repositories = Repositories::new(folder.path());
                 assert!(repositories.execution_risk(&[String::new()]).is_some(), "{name}");

@@ -69,19 +69,14 @@ fn filter_variable(
     if text == "PATH" {
         return Some((name, absolute_search_path(&value)));
     }
-    let value = match value.to_str() {
-        Some(value) => match passed_value(&text, value) {
-            Some(value) => value.into_owned().into(),
-            None => {
-                log::debug!(
-                    "commands do not get the variable {text}, since its value may contain a secret"
-                );
-                return None;
-            }
-        },
-        None => value,
+    let Some(readable) = value.to_str() else { return Some((name, value)) };
+    let Some(passed) = passed_value(&text, readable) else {
+        log::debug!(
+            "commands do not get the variable {text}, since its value may contain a secret"
+        );
+        return None;
     };
-    Some((name, value))
+    Some((name, passed.into_owned().into()))
 }
 
 /// Returns a search path without relative folders: a program found there is not the user's.

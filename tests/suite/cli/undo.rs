@@ -184,7 +184,7 @@ fn edits_of_files_with_odd_names_are_shown_and_taken_back() {
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert!(paths().all(|path| fs::read(path).unwrap() == b"new\n"), "{}", ran.out);
     let mut expected: Vec<String> = names.map(str::to_owned).into();
-    expected.push("\0726177ff".to_owned());
+    expected.push("\u{0}726177ff".to_owned());
     expected.sort();
     let report: serde_json::Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
     let shown = [
