@@ -326,7 +326,7 @@ fn output_of_any_kind_is_shown_in_lines_that_fit() {
     );
     let args = ["run", "Do it.", "--model", &model, "--mode", "yolo", "--sandbox", "off"];
     let Some(terminal) = TmuxTerminal::start(&world, (60, 24), &[], &args) else { return };
-    for text in ["escapes", "日本語", "xxxxxxxx…", "  last"] {
+    for text in ["escapes", "日本語", "[a long line]", "  last"] {
         let shown = terminal.wait_for(text);
         assert!(shown.contains("run_command → sh print.sh"), "{shown}");
         // The lines that were printed and the totals, each on one line.
