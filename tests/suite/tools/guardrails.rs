@@ -153,18 +153,16 @@ fn no_tool_writes_what_no_command_may_write() {
         ("apply_patch", patch("rename from evil\nrename to way/hooks/pre-commit")),
         ("apply_patch", patch("copy from evil\ncopy to .architect/config.toml")),
         ("apply_patch", patch("rename from .git/config\nrename to x")),
-        (
-            "apply_patch",
-            patch(
-                "deleted file mode 100644\n--- a/innocent\n+++ /dev/null\n@@ -1 +0,0 @@\n-[core]",
-            ),
-        ),
         ("apply_patch", json!({"path": ".git/config", "patch": "@@ -1 +1 @@\n-[core]\n+[x]\n"})),
     ] {
         let output = world.err(tool, &arguments);
         let expected = output.contains("no tool may write it") && output.contains("--sandbox off");
         assert!(expected, "{tool} {arguments}: {output}");
     }
+    // A link is not deleted at all.
+    let deletion =
+        patch("deleted file mode 100644\n--- a/innocent\n+++ /dev/null\n@@ -1 +0,0 @@\n-[core]");
+    assert!(world.err("apply_patch", &deletion).contains("'innocent' is a symbolic link"));
     assert_eq!(world.read(".git/config"), "[core]\n");
     assert_eq!(fs::read_dir(world.path.join(".git/hooks")).unwrap().count(), 0);
     assert!(!world.path.join(".architect").exists());
