@@ -255,20 +255,25 @@ pub(in crate::exec) fn serve(
         };
         match spawn(CommandStart { words, stdin, stdout, stderr }) {
             Ok(leader) => {
-                let pid = leader.as_raw_nonzero().get();
-                link.send(&SupervisorReport::Started { pid }, &[], &[])?;
-                let handle = open_pidfd(leader);
-                let ended = SupervisedCommand {
-                    link,
-                    leader,
-                    timeout,
-                    kill_timeout,
-                    rules,
-                    shared_before: rules.memory.map_or(0, |_| rules.tree.shared_memory()),
-                    memory_checked: Cell::new(Instant::now()),
-                    handle,
-                }
-                .run();
+                let started = SupervisorReport::Started { pid: leader.as_raw_nonzero().get() };
+                let ended = match link.send(&started, &[], &[]) {
+                    Ok(()) => SupervisedCommand {
+                        link,
+                        leader,
+                        timeout,
+                        kill_timeout,
+                        rules,
+                        shared_before: rules.memory.map_or(0, |_| rules.tree.shared_memory()),
+                        memory_checked: Cell::new(Instant::now()),
+                        handle: open_pidfd(leader),
+                    }
+                    .run(),
+                    // The engine ended while the command was being started.
+                    Err(_) => {
+                        rules.tree.kill_all(leader, KILL_TIMEOUT);
+                        None
+                    }
+                };
                 let renamed = rules.absent.rename_created();
                 let RestoredPaths { restored, failed: unrestored } =
                     before.map(PathSnapshot::restore_changed).unwrap_or_default();
@@ -315,5 +320,38 @@ impl CommandStart {
             .process_group(0)
             .spawn()?;
         Ok(Pid::from_child(&child))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    /// Fault T5: the engine may be killed while its command is being started.
+    #[test]
+    fn a_command_whose_engine_ends_at_its_start_is_killed() {
+        let (engine, link) = SupervisorLink::pair().unwrap();
+        let start =
+            SupervisorCommand::Start { timeout: None, kill_timeout: Duration::from_secs(1) };
+        let argv = ["sleep", "600"].map(Into::into).to_vec();
+        let words = CommandWords { cwd: "/".into(), env: Vec::new(), argv };
+        let null = File::options().read(true).write(true).open("/dev/null").unwrap();
+        engine.send(&start, &words.encode().unwrap(), &[null.as_fd(); 3]).unwrap();
+        let rules = SupervisionRules::new(
+            &SandboxPolicy::default(),
+            ProcessTree::Group,
+            ProtectedPaths::empty(),
+        );
+        let (mut engine, mut leader) = (Some(engine), None);
+        let served = serve(&link, &rules, |command| {
+            leader = Some(command.spawn(|command| command)?);
+            drop(engine.take());
+            Ok(leader.unwrap())
+        });
+        assert!(served.is_ok(), "{served:?}");
+        assert!(!ProcessTree::Group.has_remaining(leader.unwrap()));
     }
 }
