@@ -61,7 +61,7 @@ impl UnsearchedFiles {
         }
     }
 
-    /// Returns a note for the result; empty if there are none.
+    /// Returns a note for the result; empty if every file was searched.
     fn describe(&self) -> String {
         let Some((path, why)) = &self.example else { return String::new() };
         let files = pluralize(self.count, "file", "files");
@@ -151,6 +151,12 @@ impl ContentSearch {
                     Ok(opened) => opened,
                     // It was removed meanwhile.
                     Err(FileError::Missing(_)) => return,
+                    // A link has replaced its folder, so that even the name must not be known.
+                    Err(FileError::Escapes(_) | FileError::Denied(..))
+                        if path != self.walk.path =>
+                    {
+                        return;
+                    }
                     Err(FileError::Io { path, source, .. }) => {
                         return lock(unsearched_in).add(path, source.to_string());
                     }
