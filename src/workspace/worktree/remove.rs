@@ -351,8 +351,8 @@ impl Worktrees {
     }
 }
 
-/// Removes the folder of a worktree that is removed, if git has written there since: it dies a moment after the process that
-/// started it.
+/// Removes the folder of a worktree that is removed, if git or the supervisor of a command has written there since: they end
+/// a moment after the process that started them.
 fn sweep_orphan(folder: &Path) -> Result<(), IoError> {
     let is_name = folder.file_name().and_then(OsStr::to_str).is_some_and(is_name);
     if !is_name || !is_orphan(folder) {

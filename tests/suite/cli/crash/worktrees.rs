@@ -69,6 +69,10 @@ fn check(project: &Project, user: &UserState, case: &str) {
         let ran = project.worktrees(&["rm", name, "--force"]);
         assert_eq!(ran.code, 0, "{case}: {}", ran.err);
     }
+    // What the supervisor of a killed run restores may come after the removal; the next start removes that, too.
+    wait_within(MAX_WAIT, &format!("{case}: no folder is left"), || {
+        project.listed().is_empty() && project.left_folders().is_empty()
+    });
     project.assert_nothing_left(case);
     assert_eq!(project.user_state(), *user, "{case}");
 }

@@ -1,5 +1,6 @@
 //! A project in a git repository, whose user must not notice what happens in a worktree.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -115,14 +116,19 @@ impl Project {
         }
     }
 
+    /// Returns what is in the folder of each project that has had worktrees, if that is left.
+    pub(crate) fn left_folders(&self) -> Vec<Vec<OsString>> {
+        let names = |entry: fs::DirEntry| {
+            let inside = fs::read_dir(entry.path()).into_iter().flatten().flatten();
+            inside.map(|entry| entry.file_name()).collect()
+        };
+        let left = fs::read_dir(self.worktree_folder()).into_iter().flatten().flatten();
+        left.map(names).collect()
+    }
+
     /// Asserts that nothing of worktrees is left: no folder, branch or entry.
     pub(crate) fn assert_nothing_left(&self, case: &str) {
-        let left = fs::read_dir(self.worktree_folder()).into_iter().flatten().flatten();
-        let inside = |entry: fs::DirEntry| {
-            let inside = fs::read_dir(entry.path()).into_iter().flatten().flatten();
-            inside.map(|entry| entry.file_name()).collect::<Vec<_>>()
-        };
-        let left: Vec<_> = left.map(inside).collect();
+        let left = self.left_folders();
         assert!(left.is_empty(), "{case}: {left:?}");
         assert_eq!(self.git("branch --list architect/*"), "", "{case}");
         let linked = self.cli.path(".git/worktrees");
