@@ -78,17 +78,17 @@ fn ignore_signals() {
     }
 }
 
-/// Options of other agents, and what they are here.
+/// Options of other agents, and what to use instead.
 const OPTIONS_OF_OTHERS: [(&str, &str); 11] = [
-    ("yolo", "--mode yolo"),
-    ("full-auto", "--mode yolo"),
-    ("dangerously-skip-permissions", "--mode yolo"),
-    ("dangerously-bypass-approvals-and-sandbox", "--mode yolo --sandbox off"),
-    ("ask-for-approval", "--mode"),
-    ("max-turns", "--max-steps"),
-    ("max-budget-usd", "--budget"),
-    ("allowedTools", "--allow"),
-    ("disallowedTools", "--deny"),
+    ("yolo", "use --mode yolo"),
+    ("full-auto", "use --mode yolo"),
+    ("dangerously-skip-permissions", "use --mode yolo"),
+    ("dangerously-bypass-approvals-and-sandbox", "use --mode yolo --sandbox off"),
+    ("ask-for-approval", "use --mode"),
+    ("max-turns", "use --max-steps"),
+    ("max-budget-usd", "use --budget"),
+    ("allowedTools", "use --allow"),
+    ("disallowedTools", "use --deny"),
     ("continue", "`architect resume last` continues a session"),
     ("resume", "`architect resume last` continues a session"),
 ];
@@ -106,8 +106,10 @@ fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
         return error;
     }
     if find_foreign_option(&error).is_some() {
-        error.insert(ContextKind::SuggestedArg, ContextValue::None);
-        error.insert(ContextKind::Suggested, ContextValue::None);
+        // What clap suggests, also in the usage, only looks like it.
+        for kind in [ContextKind::SuggestedArg, ContextKind::Suggested, ContextKind::Usage] {
+            error.remove(kind);
+        }
         return error;
     }
     let typed = match error.get(ContextKind::InvalidArg) {

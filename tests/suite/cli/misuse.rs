@@ -53,6 +53,19 @@ fn a_named_pipe_without_a_reader_is_no_output_file() {
     assert_eq!(world.run(&["sessions", "--json"]).out.trim(), "[]");
 }
 
+/// Nothing that only looks like the option is suggested.
+#[test]
+fn for_an_option_of_another_agent_ours_is_named() {
+    let world = CliFixture::new();
+    for (foreign, own) in [("--yolo", "--mode yolo"), ("--max-turns", "--max-steps")] {
+        let ran = world.run(&["run", "x", foreign]);
+        let expected = format!(
+            "error: unexpected argument '{foreign}' found\n\nFor more information, try '--help'.\n  hint: use {own}\n"
+        );
+        assert_eq!((ran.code, ran.err), (3, expected));
+    }
+}
+
 #[test]
 fn a_message_that_is_empty_is_called_a_message() {
     let world = CliFixture::new();
