@@ -7,11 +7,11 @@ use agent_client_protocol_schema::v1::{
 };
 use serde_json::{Map, Value};
 
-use super::prompt_content::fence_for;
 use crate::policy::CallKind;
 use crate::tools::{CallArguments, TargetKind, describe};
 use crate::types::{FileChange, FilePath, Language};
 use crate::view::human::call_summary::summarize_call;
+use crate::view::report::code_fence;
 use crate::view::sanitize;
 use crate::workspace::{RelPath, WorkspaceRoot};
 
@@ -198,7 +198,7 @@ fn read_text(root: &WorkspaceRoot, path: &str) -> Option<Option<String>> {
 
 /// Returns a diff as a block that no line of it ends.
 pub(super) fn diff_block(diff: &str) -> String {
-    let fence = fence_for(diff);
+    let fence = code_fence(diff);
     format!("{fence}diff\n{diff}\n{fence}")
 }
 

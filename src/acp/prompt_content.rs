@@ -6,6 +6,7 @@ use agent_client_protocol_schema::v1::{ContentBlock, EmbeddedResourceResource, E
 use percent_encoding::percent_decode_str;
 
 use super::session_host::with_message;
+use crate::view::report::code_fence;
 use crate::workspace::image::ImageSource;
 
 /// What the model gets of a prompt.
@@ -32,7 +33,7 @@ pub(super) fn prompt_content(prompt: &[ContentBlock]) -> Result<PromptContent, E
                 EmbeddedResourceResource::TextResourceContents(content) => {
                     let path = path_of(&content.uri);
                     let _ = write!(text, "[{path}]");
-                    let fence = fence_for(&content.text);
+                    let fence = code_fence(&content.text);
                     let end = if content.text.ends_with('\n') { "" } else { "\n" };
                     let _ = write!(attached, "\n\n{path}:\n{fence}\n{}{end}{fence}", content.text);
                 }
@@ -71,15 +72,6 @@ fn path_of(uri: &str) -> String {
         Some(path) => percent_decode_str(path).decode_utf8_lossy().into_owned(),
         None => uri.to_owned(),
     }
-}
-
-/// Returns a fence that no line of a text ends, also if it is indented or the line of a diff.
-pub(super) fn fence_for(text: &str) -> String {
-    let ticks = |line: &str| {
-        line.trim_start_matches([' ', '+', '-']).chars().take_while(|c| *c == '`').count()
-    };
-    let longest = text.lines().map(ticks).max();
-    "`".repeat(longest.unwrap_or_default().max(2) + 1)
 }
 
 #[cfg(test)]

@@ -150,7 +150,7 @@ fn step_changes(changes: &[StepChange], mut left: usize) -> String {
         blocks.push(format!("Step {step}: {} +{added} −{removed}\n", code_span(&path)));
         if !change.patch.is_empty() {
             let patch = sanitize::multiline(&change.patch);
-            let (fence, patch) = (fence(&patch), patch.trim_end_matches('\n'));
+            let (fence, patch) = (code_fence(&patch), patch.trim_end_matches('\n'));
             blocks.push(format!("{fence}diff\n{patch}\n{fence}\n"));
         }
     }
@@ -248,7 +248,7 @@ impl MarkdownWriter {
             }
             Event::End(TagEnd::CodeBlock) => {
                 if let Some((language, text)) = self.code.take() {
-                    let fence = fence(&text);
+                    let fence = code_fence(&text);
                     self.push_line(&format!("{fence}{language}"));
                     text.lines().for_each(|line| self.push_line(line));
                     self.push_line(&fence);
@@ -362,7 +362,7 @@ fn cell_code_span(text: &str) -> String {
 }
 
 /// Returns the line around a block of code that this text can't close.
-fn fence(text: &str) -> String {
+pub(crate) fn code_fence(text: &str) -> String {
     "`".repeat(longest_backtick_run(text).max(2) + 1)
 }
 

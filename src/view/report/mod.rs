@@ -20,6 +20,7 @@ use super::result::RunResult;
 use super::run_info::RunInfo;
 use super::trace::StepChange;
 
+pub(crate) use markdown::code_fence;
 pub use sections::{ReportTable, TableRow};
 pub use table_report::TableReport;
 

@@ -3,6 +3,7 @@
 use super::history::{CheckReport, IterationRecord, WorkflowHistory};
 use super::machine::Direction;
 use super::{Metric, StepDefinition};
+use crate::view::report::code_fence;
 use crate::view::sanitize;
 
 /// The longest answer of an earlier iteration in a message, in characters.
@@ -105,8 +106,6 @@ fn metric_section(
 
 /// Returns a text as a block of code.
 fn fenced(text: &str) -> String {
-    // A fence is longer than each one in the text.
-    let longest = text.lines().map(|line| line.chars().take_while(|c| *c == '`').count()).max();
-    let fence = "`".repeat(longest.unwrap_or(0).max(2) + 1);
+    let fence = code_fence(text);
     format!("{fence}\n{text}\n{fence}")
 }
