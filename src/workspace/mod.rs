@@ -45,7 +45,8 @@ pub use line_page::{LinePage, LinePosition, MAX_LINE_PAGE, read_line_page};
 pub use listing::{FileKind, FileLookup, FolderEntry, entries, has_readable_ignore_files};
 pub(crate) use open_folder::{
     OWNER, create_canonical, enter_canonical_parent, open_below, open_canonical,
-    open_canonical_parent, open_file, open_parent, real_path, remove_unneeded, set_folder_mode,
+    open_canonical_parent, open_file, open_parent, real_path, remove_unneeded, replace_entry,
+    set_folder_mode,
 };
 pub use output_file::{open_anywhere, open_for_append, open_without_links, resolve_inside};
 pub use path::{PathError, RelPath, link_target};

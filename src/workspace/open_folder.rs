@@ -103,6 +103,26 @@ pub(crate) fn open_below(folder: &Dir, path: &Path) -> io::Result<Dir> {
     walk(folder, path, open_child)
 }
 
+/// Replaces an entry of a folder by a file that only the user can access, once that is whole. It has the name `new`
+/// until then, which must not exist.
+///
+/// # Errors
+///
+/// Fails on an I/O error, also of `write`; the new file is removed then.
+pub(crate) fn replace_entry(
+    folder: &Dir,
+    name: &OsStr,
+    new: &str,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let mut file = folder.open_with(new, &options)?.into_std();
+    write(&mut file).and_then(|()| folder.rename(new, folder, name)).inspect_err(|_| {
+        let _ = folder.remove_file(new);
+    })
+}
+
 /// Opens a folder below another one, and creates what is missing.
 ///
 /// # Errors

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use cap_std::fs::{
-    Dir, Metadata, MetadataExt, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt,
-};
+use cap_std::fs::{Dir, Metadata, MetadataExt as _};
 use rustix::fs::{Gid, Uid, fchown};
 
 use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
@@ -18,7 +18,7 @@ use crate::port::unique_id;
 use crate::types::Durability;
 use crate::workspace::{
     OWNER, create_private_folder, open_below, open_canonical, open_canonical_parent, open_file,
-    replace_file, set_folder_mode,
+    replace_entry, replace_file, set_folder_mode,
 };
 
 /// Protected paths to restore after a command.
@@ -324,11 +324,7 @@ fn replace_below(
     (uid, gid): (u32, u32),
     mode: u32,
 ) -> io::Result<()> {
-    let new = format!(".{}", unique_id());
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
-    let mut file = folder.open_with(&new, &options)?;
-    let mut write = || {
+    replace_entry(folder, name, &format!(".{}", unique_id()), |file| {
         file.write_all(content)?;
         let found = file.metadata()?;
         if (found.uid(), found.gid()) != (uid, gid) {
@@ -339,10 +335,7 @@ fn replace_below(
         if folder.symlink_metadata(name).is_ok_and(|found| found.is_dir()) {
             let _ = remove(folder, name);
         }
-        folder.rename(&new, folder, name)
-    };
-    write().inspect_err(|_| {
-        let _ = folder.remove_file(&new);
+        Ok(())
     })
 }
 
@@ -454,6 +447,7 @@ mod tests {
             assert_eq!(fs::read_to_string(&outside).unwrap(), "other");
         }
     }
+
     /// The file size limit of a process of its own stands for a full disk.
     #[test]
     fn what_can_not_be_written_is_not_destroyed_and_not_called_restored() {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::{Dir, MetadataExt as _};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -24,7 +24,9 @@ use super::watched_root::WatchedRoot;
 use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::protected::absent_paths::AbsentPaths;
 use crate::exec::stored_path;
-use crate::workspace::{TemporaryFile, create_private_folder, lock_within, open_canonical};
+use crate::workspace::{
+    TemporaryFile, create_private_folder, lock_within, open_canonical, replace_entry,
+};
 
 /// The folder for records, in the state folder, with a file for each run.
 const RECORD_FOLDER: &str = "repositories";
@@ -147,18 +149,11 @@ impl CleanupRecord {
     /// Writes it in the place of an earlier one, with the same time.
     fn replace(&self, records: &Dir, name: &OsStr, earlier: &File) -> io::Result<()> {
         let new = format!("{UNFINISHED}{}", name.to_string_lossy());
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600);
         // Left by a process that was killed.
         let _ = records.remove_file(&new);
-        let mut file = records.open_with(&new, &options)?.into_std();
-        let mut write = || {
+        replace_entry(records, name, &new, |file| {
             file.write_all(&serde_json::to_vec(self)?)?;
-            file.set_modified(earlier.metadata()?.modified()?)?;
-            records.rename(&new, records, name)
-        };
-        write().inspect_err(|_| {
-            let _ = records.remove_file(&new);
+            file.set_modified(earlier.metadata()?.modified()?)
         })
     }
 }
