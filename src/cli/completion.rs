@@ -107,10 +107,7 @@ fn models(typed: &OsStr) -> Vec<CompletionCandidate> {
 
 fn profiles(typed: &OsStr) -> Vec<CompletionCandidate> {
     let Ok(world) = ProcessEnv::current() else { return Vec::new() };
-    let folders = [Some(world.cwd.join(".architect")), world.folders().config];
-    let folders = folders.into_iter().flatten().map(|folder| folder.join("profiles"));
-    let names: Vec<String> =
-        folders.flat_map(|folder| profile_names(&folder).collect::<Vec<_>>()).collect();
+    let names = profile_names(&world.cwd, &world.folders());
     candidates(typed, names.into_iter().map(|name| (name, None)))
 }
 

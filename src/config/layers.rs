@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::checked_file::FileOwner;
 use super::effective::ReadReport;
+use super::folders::Folders;
 use super::origin::{ConfigDocument, LayerRank};
 use super::text_types::ConfigName;
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue, parse_document};
@@ -93,8 +94,14 @@ pub(super) fn files_in(folder: &Path, extension: &str) -> Vec<PathBuf> {
     paths
 }
 
+/// Returns the names of the profiles that have files of their own, those of a project first.
+pub fn profile_names(workspace: &Path, folders: &Folders) -> Vec<String> {
+    let folders = [Some(workspace.join(".architect")), folders.config.clone()];
+    folders.iter().flatten().flat_map(|folder| profile_files(&folder.join("profiles"))).collect()
+}
+
 /// Returns the names of the profile files in a folder.
-pub fn profile_names(folder: &Path) -> impl Iterator<Item = String> {
+pub(super) fn profile_files(folder: &Path) -> impl Iterator<Item = String> + use<> {
     files_in(folder, "toml").into_iter().filter_map(|path| {
         let stem = path.file_stem()?.to_str()?;
         ConfigName::parse(stem).map(|name| name.to_string())

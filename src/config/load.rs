@@ -1,5 +1,6 @@
 //! Loading the configuration: reading all layers and merging them.
 
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -211,7 +212,7 @@ impl ConfigLoader<'_> {
     fn add_settings(&mut self, folder: &Path, owner: FileOwner) {
         self.add_file(&folder.join("config.toml"), owner);
         let folder = folder.join("profiles");
-        self.profiles.extend(layers::profile_names(&folder));
+        self.profiles.extend(layers::profile_files(&folder));
         let Some(name) = self.profile.filter(|name| self.profiles.contains(*name)) else { return };
         let path = folder.join(format!("{name}.toml"));
         let document = self.read_document(&path, LayerRank::Profile, owner);
@@ -409,12 +410,15 @@ impl ConfigLoader<'_> {
         };
         let mut layers: Vec<&ConfigLayer> = self.layers.iter().collect();
         layers.sort_by_key(|layer| (layer.rank, layer.owner));
-        let trusted = layers.iter().filter(|layer| why_ignored(layer).is_none());
-        let trusted = trusted.map(|layer| layer.table.clone());
-        let trusted = trusted.fold(ConfigTable::new(), |table, next| merge(table, next, ""));
-        let trusted = self.read_settings(&trusted).1.values;
+        // Only a layer that is restricted needs them.
+        let trusted = LazyCell::new(|| {
+            let trusted = layers.iter().filter(|layer| why_ignored(layer).is_none());
+            let trusted = trusted.map(|layer| layer.table.clone());
+            let trusted = trusted.fold(ConfigTable::new(), |table, next| merge(table, next, ""));
+            self.read_settings(&trusted).1.values
+        });
         let (mut table, mut notices) = (ConfigTable::new(), Vec::new());
-        for layer in layers {
+        for layer in &layers {
             let mut next = layer.table.clone();
             if let Some(why) = why_ignored(layer) {
                 let below = self.read_settings(&table).1.values;

@@ -58,12 +58,9 @@ fn check(config: &Config, args: &SettingsArgs, world: &ProcessEnv) -> Result<(),
     if config.settings.llm.model.is_some() {
         ResolvedModel::from_config(config, world)?;
     }
-    let folders = [Some(config.workspace.join(".architect")), world.folders().config];
-    for folder in folders.into_iter().flatten() {
-        for name in profile_names(&folder.join("profiles")) {
-            let layers = LayerArgs { profile: Some(name), ..args.layers.clone() };
-            config_options::load_layers(&layers, world)?;
-        }
+    for name in profile_names(&config.workspace, &world.folders()) {
+        let layers = LayerArgs { profile: Some(name), ..args.layers.clone() };
+        config_options::load_layers(&layers, world)?;
     }
     Ok(())
 }
