@@ -49,7 +49,7 @@ pub use confine::{Enforcement, SandboxGap, SandboxLevel};
 pub use denial::explain_denial;
 pub use egress::{AllowedHosts, ConnectionRefusal, HostPattern, HostPatternError};
 pub use package_caches::{PackageCache, PackageCaches, sweep_caches};
-pub(crate) use repository::GitSetting;
+pub(crate) use repository::parse_git_config;
 pub use repository::{
     UserGitConfig, WriteWatch, finish_interrupted, followed_by_git, link_targets_within,
     new_record_path, with_link_targets,

@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::command_analysis::is_in;
-use crate::exec::GitSetting;
+use crate::exec::parse_git_config;
 use crate::workspace::open_input;
 
 /// The repositories in which commands run. Checks whether a reading git command runs other programs there.
@@ -159,7 +159,7 @@ fn dangerous_setting(path: &Path) -> Option<String> {
         Ok(content) => content?,
         Err(why) => return Some(why),
     };
-    let Some(settings) = GitSetting::parse_file(&content) else {
+    let Some(settings) = parse_git_config(&content) else {
         return Some(describe_unreadable(path));
     };
     settings.iter().find_map(|setting| {
@@ -243,6 +243,7 @@ mod tests {
         }
         assert_eq!(Repositories::default().execution_risk(&[String::new()]), None);
     }
+
     /// A command can put a pipe or a device in the place of every file.
     #[test]
     fn what_can_not_be_read_is_a_risk_and_is_not_waited_for() {

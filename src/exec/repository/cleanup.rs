@@ -12,7 +12,7 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
 use super::ScanRoot;
-use super::git_config::{GitSetting, PlaceValue, format_config, has_word, parse};
+use super::git_config::{GitSetting, PlaceValue, format_config, has_word, parse_git_config};
 use super::scan::{self, GitItem, GitItemKind, GitItems, ItemContent, is_git_name};
 use crate::exec::confine::policy::resolve_path;
 use crate::exec::protected::absent_paths::{denied_names, is_denied_name};
@@ -238,7 +238,7 @@ fn target_of(root: &ScanRoot, path: &Path, item: &GitItem) -> Option<PathBuf> {
             Some(to.clone())
         }
         (GitItemKind::Config, ItemContent::File(text)) => {
-            let settings = parse(text)?;
+            let settings = parse_git_config(text)?;
             settings.iter().rev().find_map(GitSetting::work_tree).map(PathBuf::from)
         }
         (
@@ -300,7 +300,7 @@ fn find_replacement(
                 let is_old = old.contains(setting) && !(is_moved && is_place);
                 is_old || setting.is_harmless(&|value| state.is_fine(root, path, value))
             };
-            let Some(new) = parse(text) else {
+            let Some(new) = parse_git_config(text) else {
                 return Some(restored("a configuration of git that cannot be parsed"));
             };
             let bad = new.iter().find(|setting| !is_fine(setting))?;
@@ -363,7 +363,7 @@ fn find_replacement(
 
 fn parse_settings(content: &ItemContent) -> Option<Vec<GitSetting>> {
     match content {
-        ItemContent::File(text) => parse(text),
+        ItemContent::File(text) => parse_git_config(text),
         ItemContent::Link(_) | ItemContent::Other => None,
     }
 }
@@ -491,8 +491,10 @@ pub(super) fn refusal_reason(
     new: &[u8],
     is_fine: &dyn Fn(PlaceValue<'_>) -> bool,
 ) -> Option<String> {
-    let Some(new) = parse(new) else { return Some("what it wrote cannot be parsed".to_owned()) };
-    let old = parse(old).unwrap_or_default();
+    let Some(new) = parse_git_config(new) else {
+        return Some("what it wrote cannot be parsed".to_owned());
+    };
+    let old = parse_git_config(old).unwrap_or_default();
     let differs = |some: &[GitSetting], others: &[GitSetting]| {
         let bad =
             |setting: &&GitSetting| !others.contains(setting) && !setting.is_harmless(is_fine);

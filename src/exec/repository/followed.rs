@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::command_paths::{CommandPaths, expand_home};
-use super::git_config::{Followed, GitSetting, parse};
+use super::git_config::{Followed, GitSetting, parse_git_config};
 use super::git_words::GitWords;
 use super::{MAX_REPOSITORIES, read_file};
 use crate::workspace::worktree::named_folder;
@@ -196,7 +196,8 @@ fn parse_user_file(text: &[u8]) -> Option<Vec<GitSetting>> {
         128.. => b'?',
         _ => *byte,
     };
-    parse(text).or_else(|| parse(&text.iter().map(plain).collect::<Vec<u8>>()))
+    parse_git_config(text)
+        .or_else(|| parse_git_config(&text.iter().map(plain).collect::<Vec<u8>>()))
 }
 
 /// How often commands in settings of commands are read.

@@ -95,11 +95,6 @@ impl GitSetting {
         }
     }
 
-    /// Parses a configuration file; `None` if it is invalid or not supported.
-    pub(crate) fn parse_file(text: &[u8]) -> Option<Vec<Self>> {
-        parse(text)
-    }
-
     /// Returns the section, in lower case.
     pub(crate) fn section(&self) -> &str {
         &self.section
@@ -225,7 +220,7 @@ fn is_address(value: &str) -> bool {
 }
 
 /// Parses a configuration file; `None` if it is invalid or not supported.
-pub(super) fn parse(text: &[u8]) -> Option<Vec<GitSetting>> {
+pub(crate) fn parse_git_config(text: &[u8]) -> Option<Vec<GitSetting>> {
     let text = std::str::from_utf8(text).ok()?.replace("\r\n", "\n");
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     if text.contains(['\0', '\r']) {
@@ -383,7 +378,7 @@ mod tests {
         let describe = |setting: &GitSetting| {
             format!("{}={}", setting.key(), setting.value.as_deref().unwrap_or("-"))
         };
-        Some(parse(text.as_bytes())?.iter().map(describe).collect())
+        Some(parse_git_config(text.as_bytes())?.iter().map(describe).collect())
     }
 
     #[test]
@@ -397,8 +392,8 @@ mod tests {
             "a.b.x=1 2",
         ];
         assert_eq!(keys(text).unwrap(), expected);
-        let settings = parse(text.as_bytes()).unwrap();
-        assert_eq!(parse(format_config(&settings).as_bytes()).unwrap(), settings);
+        let settings = parse_git_config(text.as_bytes()).unwrap();
+        assert_eq!(parse_git_config(format_config(&settings).as_bytes()).unwrap(), settings);
         for wrong in [
             "x = 1",
             "[a]x = \"1",
@@ -426,7 +421,9 @@ mod tests {
             ("[remote \"o\"]\nurl = a/b", Followed::Nothing),
             ("[remote \"o\"]\nuploadpack = t/x", Followed::Command("t/x")),
         ] {
-            let [setting] = &parse(text.as_bytes()).unwrap()[..] else { panic!("{text}") };
+            let [setting] = &parse_git_config(text.as_bytes()).unwrap()[..] else {
+                panic!("{text}")
+            };
             assert_eq!(setting.followed(), expected, "{text}");
             let again = GitSetting::from_key(&setting.key(), setting.value.as_deref().unwrap());
             assert_eq!(again.as_ref(), Some(setting), "{text}");
@@ -436,7 +433,7 @@ mod tests {
     #[test]
     fn no_setting_that_runs_something_is_harmless() {
         let harmless = |text: &str| {
-            let settings = parse(text.as_bytes()).unwrap();
+            let settings = parse_git_config(text.as_bytes()).unwrap();
             let is_fine = |value: PlaceValue<'_>| match value {
                 PlaceValue::WorkTree(path) => path == "../w",
                 PlaceValue::Remote(address) => address != "/private",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::git_config::{GitSetting, parse};
+use super::git_config::{GitSetting, parse_git_config};
 use super::{read_file, scan};
 use crate::exec::confine::policy::resolve_path;
 use crate::workspace::worktree::named_folder;
@@ -33,7 +33,7 @@ impl LinkedRepository {
             let is_own = own.parent()? == common.join("worktrees");
             return (is_known && is_own).then_some(Self::WorkTree { own, common });
         }
-        let config = parse(&read_file(&own.join("config"))?)?;
+        let config = parse_git_config(&read_file(&own.join("config"))?)?;
         let mut work_trees = config.iter().filter_map(GitSetting::work_tree);
         let is_known = work_trees
             .any(|path| own.join(path).canonicalize().is_ok_and(|found| found == workspace));
