@@ -599,21 +599,19 @@ impl ResolvedModel {
 
     fn connection_settings(&self, config: &Config, world: &ProcessEnv) -> ModelConnectionSettings {
         let llm = &config.settings.llm;
-        let mut common = LlmConnection::default();
-        if !self.is_of_other_provider {
-            common = LlmConnection::new(llm);
-        }
         let ModelAddress { base, key_setting, key_env, key_command } = self.address.clone();
         // Keys, headers and options for one server are not sent to another.
         let env = |name: &str| world.variable(name).map(str::to_owned);
+        let common = match self.is_of_other_provider {
+            true => LlmConnection::default(),
+            false => LlmConnection::new(llm),
+        };
         let common_base = common.address.base.as_deref();
         let is_elsewhere = base
             .as_ref()
             .zip(self.provider())
             .is_some_and(|(base, provider)| !has_same_origin(provider, base, common_base, &env));
-        if is_elsewhere {
-            common = LlmConnection::default();
-        }
+        let common = if is_elsewhere { LlmConnection::default() } else { common };
         // A model with a key of its own gets no other one.
         let (key_env, key_command) = match (&key_env, &key_command) {
             (None, None) => (common.address.key_env, common.address.key_command),

@@ -196,6 +196,7 @@ mod tests {
         assert_eq!(rename_file(&path("w/d/x.pem"), other), None);
         assert!(path("mine/x.pem").exists());
     }
+
     /// The names of renamed files are no way around a rule.
     #[test]
     fn a_file_with_the_name_of_a_renamed_one_is_denied_too() {

@@ -582,6 +582,7 @@ fn signal_name(signal: i32) -> String {
     };
     format!("{signal} ({name}{reason})")
 }
+
 /// Returns the name that what was at a protected path has now; `None` if it is not the only one of its kind.
 fn new_name(path: &Path) -> Option<PathBuf> {
     let ending = |ending: &str| {

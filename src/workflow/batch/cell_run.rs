@@ -414,6 +414,7 @@ impl CellRunner<'_> {
         start_telemetry(&setup.env, info, &reporter);
         Ok(reporter)
     }
+
     /// Evaluates the change of a cell, or resumes that, or reads it. Returns whether it was not interrupted.
     fn evaluate_change(
         &self,
