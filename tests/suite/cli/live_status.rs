@@ -1,9 +1,9 @@
 //! What a user sees of a run on a real terminal, while it works and in the end.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::kit::cli::CliFixture;
+use crate::kit::cli::{CliFixture, wait_until};
 use crate::kit::terminal::TmuxTerminal;
 
 /// A run with everything that takes time.
@@ -159,7 +159,7 @@ fn servers_are_shown_while_they_start() {
     assert!(shown.contains("warn: "), "{shown}");
 }
 
-/// Drawing takes less than a hundredth of a core.
+/// Drawing takes less than a fiftieth of a core.
 #[test]
 fn drawing_takes_hardly_any_time() {
     let world = CliFixture::new();
@@ -184,10 +184,11 @@ fn drawing_takes_hardly_any_time() {
         }
         total
     };
-    let before = ticks();
+    let (before, begun) = (ticks(), Instant::now());
     terminal.wait_for("sleep 4 3 s");
-    // A tick of the clock is a hundredth of a second; two seconds have passed.
-    assert!(ticks() - before <= 3, "{} ticks", ticks() - before);
+    let (drawn, passed) = (ticks() - before, begun.elapsed());
+    // A tick of the clock is a hundredth of a second.
+    assert!(u128::from(drawn) <= passed.as_millis() / 500, "{drawn} ticks in {passed:?}");
 }
 
 /// Returns the process in which the run takes place.
@@ -244,10 +245,12 @@ fn a_second_interrupt_leaves_a_clean_screen() {
     let world = CliFixture::new();
     // It ignores what asks it to end.
     let model = world.script_model(
-        "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"trap '' TERM INT; echo begun; while :; do sleep 1; done\" } }]\n",
+        "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"trap 'touch asked' TERM; trap '' INT; echo begun; while :; do sleep 0.1; done\" } }]\n",
     );
     let Some(terminal) = start_endless(&world, &model, (80, 24)) else { return };
     terminal.press("C-c");
+    wait_until("the command is to end", || world.path("asked").exists());
+    // An immediate repetition would be ignored.
     std::thread::sleep(Duration::from_millis(200));
     terminal.press("C-c");
     let shown = terminal.wait_for("exit 130");
@@ -291,13 +294,16 @@ fn a_terminal_that_changes_its_size_loses_nothing() {
     let world = CliFixture::new();
     let model = endless(&world);
     let Some(terminal) = start_endless(&world, &model, (100, 24)) else { return };
+    let is_drawn = || {
+        let before = terminal.visible();
+        std::thread::sleep(Duration::from_millis(400));
+        before != terminal.visible()
+    };
     for columns in [40, 10, 60, 20, 10, 100] {
         terminal.resize((columns, 24));
         std::thread::sleep(Duration::from_millis(600));
+        wait_until("it is drawn where it fits", || is_drawn() == (columns != 10));
         check_area(&terminal, columns);
-        let drawn = terminal.visible();
-        std::thread::sleep(Duration::from_millis(400));
-        assert_eq!(drawn == terminal.visible(), columns == 10, "{columns}: {drawn}");
     }
     terminal.press("C-c");
     let shown = terminal.wait_for("exit 130");
