@@ -10,10 +10,11 @@ use architect::port::CancellationToken;
 use crate::kit::effect::scope_with;
 use crate::kit::system::{count_sleeping, wait_until};
 
-/// Asks a hook that is this command, about a task of so many bytes.
+/// Asks a hook that is this command about a task, for so long.
 fn ask_about(
     command: &str,
     prompt: &str,
+    timeout: Duration,
     cancel: &CancellationToken,
 ) -> Result<HookOutput, HookError> {
     let folder = tempfile::tempdir().unwrap();
@@ -25,12 +26,15 @@ fn ask_about(
         workspace: folder.path().to_owned(),
         ..HookSession::default()
     };
-    let hook = CommandHook::new(command, Duration::from_secs(1), session.into(), Arc::new(shell));
+    let hook = CommandHook::new(command, timeout, session.into(), Arc::new(shell));
     hook.run(&HookInput::SessionStart { prompt: prompt.into() }, &scope_with(cancel))
 }
 
+/// A time limit that no hook here reaches.
+const LONG: Duration = Duration::from_secs(30);
+
 fn ask(command: &str) -> Result<HookOutput, HookError> {
-    ask_about(command, "the task", &CancellationToken::new())
+    ask_about(command, "the task", LONG, &CancellationToken::new())
 }
 
 #[test]
@@ -55,17 +59,20 @@ fn the_end_of_a_command_is_its_answer() {
 /// Fault H2.
 #[test]
 fn a_command_that_hangs_is_killed_with_all_it_started() {
-    let hangs = ask("trap '' TERM; setsid sleep 87611 & sleep 87611");
-    assert_eq!(hangs, Err(HookError::TimedOut(Duration::from_secs(1))));
+    let (command, timeout) =
+        ("trap '' TERM; setsid sleep 87611 & sleep 87611", Duration::from_secs(1));
+    let hangs = ask_about(command, "", timeout, &CancellationToken::new());
+    assert_eq!(hangs, Err(HookError::TimedOut(timeout)));
     wait_until("nothing is left", || count_sleeping("87611") == 0);
 }
 
 #[test]
 fn a_cancelled_command_ends_soon() {
-    let (cancel, begun) = (CancellationToken::new(), Instant::now());
+    let cancel = CancellationToken::new();
     let canceller = cancel.clone();
-    let asking = std::thread::spawn(move || ask_about("sleep 87612", "", &cancel));
+    let asking = std::thread::spawn(move || ask_about("sleep 87612", "", LONG, &cancel));
     wait_until("it runs", || count_sleeping("87612") == 1);
+    let begun = Instant::now();
     canceller.cancel();
     assert_eq!(asking.join().unwrap(), Err(HookError::Cancelled));
     assert!(begun.elapsed() < Duration::from_secs(8));
@@ -85,5 +92,6 @@ fn an_answer_has_an_end_and_is_text() {
 #[test]
 fn a_command_need_not_read_what_it_is_given() {
     let prompt = "x".repeat(1 << 20);
-    assert_eq!(ask_about("true", &prompt, &CancellationToken::new()), Ok(HookOutput::default()));
+    let output = ask_about("true", &prompt, LONG, &CancellationToken::new());
+    assert_eq!(output, Ok(HookOutput::default()));
 }

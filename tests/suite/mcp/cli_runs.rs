@@ -195,7 +195,8 @@ fn an_interrupt_while_servers_start_is_an_end_like_every_other() {
         for behaviour in ["deaf", "deaf,stubborn"] {
             let ran = interrupted(behaviour, "server/discover", signal);
             assert_eq!(ran.outcome(), outcome(code, "user_interrupt", "partial"), "{}", ran.err);
-            assert!(ran.took < Duration::from_secs(1), "{behaviour}: {:?}", ran.took);
+            // Otherwise a server has two seconds to end by itself, and two more after that.
+            assert!(ran.took < Duration::from_millis(1_900), "{behaviour}: {:?}", ran.took);
             assert_eq!(ran.json()["llm_calls"], 0);
         }
     }
@@ -226,10 +227,10 @@ fn an_interrupted_start_is_no_missing_server() {
 #[test]
 fn servers_that_start_slowly_cannot_outlast_the_run() {
     let world = world(&stdio("s", "deaf"));
-    let ran = world.run_script("[[turn]]\ntext = \"Done.\"\n", &["--json", "--timeout", "5"]);
+    let ran = world.run_script("[[turn]]\ntext = \"Done.\"\n", &["--json", "--timeout", "10"]);
     // A fifth of the time is left for the run.
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
-    assert!(ran.took < Duration::from_secs(5), "{:?}", ran.took);
+    assert!(ran.took < Duration::from_secs(10), "{:?}", ran.took);
 }
 
 /// Fault M14.
@@ -238,6 +239,6 @@ fn nothing_is_left_of_servers_whatever_ends_a_run() {
     let ran = interrupted("modern", "tools/call", Signal::INT);
     assert_eq!(ran.outcome(), outcome(130, "user_interrupt", "partial"), "{}", ran.err);
     let ran = interrupted("stubborn", "tools/call", Signal::INT);
-    assert!(ran.took < Duration::from_secs(2), "{:?}", ran.took);
+    assert!(ran.took < Duration::from_millis(3_500), "{:?}", ran.took);
     interrupted("modern", "tools/call", Signal::KILL);
 }

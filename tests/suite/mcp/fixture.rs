@@ -49,7 +49,6 @@ impl McpFixture {
         let env = clean_environment(std::env::vars_os(), &Variables { rule: &|_| None }, &temp);
         let supervisor = Supervisor::with_program(env!("CARGO_BIN_EXE_architect"), wanted, env);
         let setup = ServerSetup {
-            probe_timeout: Duration::from_secs(2),
             restart_interval: Duration::ZERO,
             shutdown_timeout: Duration::from_millis(500),
             ..ServerSetup::new(supervisor)

@@ -70,7 +70,8 @@ fn session(id: u64) -> [ScriptedReply; 2] {
 const KEY: &str = "canary-4711";
 
 fn start(server: &Server, timeout: Duration) -> (McpFixture, StartedServers) {
-    let world = McpFixture::new();
+    let mut world = McpFixture::new();
+    world.setup.shutdown_timeout = 10 * SECOND;
     let authorization = format!("Bearer {KEY}");
     let headers = [("authorization", &*authorization)];
     let spec = ServerSpec { timeout, ..McpFixture::http_server(&server.url("/mcp"), &headers) };
@@ -147,7 +148,7 @@ fn an_older_server_has_a_session_and_answers_with_a_stream() {
     let (server, started) = started(replies, 10 * SECOND);
     assert_eq!(started.ok("do it", ""), "done");
     drop(started);
-    let requests = server.requests();
+    let requests = server.wait_for(7);
     let expected = [
         "server/discover",
         "initialize",

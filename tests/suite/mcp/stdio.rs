@@ -97,15 +97,15 @@ fn a_server_that_cannot_be_had_costs_its_tools_and_nothing_else() {
 fn servers_that_never_answer_are_waited_for_together() {
     let world = McpFixture::new();
     let begun = Instant::now();
-    let deaf = ["a", "b", "c", "d"].map(|name| within(world.test_server(name, "deaf"), 2 * SECOND));
+    let deaf = ["a", "b", "c", "d"].map(|name| within(world.test_server(name, "deaf"), 5 * SECOND));
     let started = world.start(deaf);
     assert_eq!(started.problems.len(), 4);
     assert!(
-        started.problems()[0].ends_with("it did not answer within 2 s"),
+        started.problems()[0].ends_with("it did not answer within 5 s"),
         "{:?}",
         started.problems()
     );
-    assert!(begun.elapsed() < 6 * SECOND, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < 15 * SECOND, "{:?}", begun.elapsed());
 }
 
 /// Fault M3.
@@ -162,15 +162,16 @@ fn a_call_without_an_answer_is_taken_back_at_its_deadline() {
 fn a_cancelled_call_ends_at_once() {
     let world = McpFixture::new();
     let started = world.start_one("modern");
-    let (cancel, begun) = (CancellationToken::new(), Instant::now());
-    let answer = std::thread::scope(|scope| {
+    let cancel = CancellationToken::new();
+    let (answer, took) = std::thread::scope(|scope| {
         let calling = scope.spawn(|| started.call_in("hang", "", &scope_with(&cancel)));
         wait_until("it was called", || world.log("s").iter().any(|word| word == "tools/call"));
+        let begun = Instant::now();
         cancel.cancel();
-        calling.join().unwrap()
+        (calling.join().unwrap(), begun.elapsed())
     });
     assert_eq!(answer.status, ToolStatus::Interrupted);
-    assert!(begun.elapsed() < 5 * SECOND);
+    assert!(took < 5 * SECOND, "{took:?}");
     wait_until("it was notified", || {
         world.log("s").last().is_some_and(|word| word == "notifications/cancelled")
     });
@@ -250,7 +251,7 @@ fn a_server_ends_with_its_input_and_a_stubborn_one_is_killed() {
     let stubborn = world.start([world.test_server("stubborn", "modern,stubborn")]);
     let begun = Instant::now();
     stubborn.servers.stop(None);
-    assert!(begun.elapsed() < 5 * SECOND, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < 10 * SECOND, "{:?}", begun.elapsed());
     let path = world.workspace().join("stubborn.log");
     wait_until("it is gone", || count_with_variable(path.to_str().unwrap()) == 0);
     let reply = stubborn.err("echo", "");
@@ -260,11 +261,12 @@ fn a_server_ends_with_its_input_and_a_stubborn_one_is_killed() {
 /// Without time left, a server gets only a moment, and its supervisor does the rest.
 #[test]
 fn a_stubborn_server_is_not_waited_for_when_there_is_no_time() {
-    let world = McpFixture::new();
+    let mut world = McpFixture::new();
+    world.setup.shutdown_timeout = 5 * SECOND;
     let stubborn = world.start([world.test_server("late", "modern,stubborn")]);
     let begun = Instant::now();
     stubborn.servers.stop(Some(Duration::ZERO));
-    assert!(begun.elapsed() < 2 * SECOND, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < 4 * SECOND, "{:?}", begun.elapsed());
     let path = world.workspace().join("late.log");
     wait_until("it is gone", || count_with_variable(path.to_str().unwrap()) == 0);
 }
@@ -325,14 +327,15 @@ fn a_server_is_confined_as_the_policy_says() {
 fn servers_can_be_cancelled_while_they_start() {
     let world = McpFixture::new();
     let specs = vec![world.test_server("a", "deaf"), world.test_server("b", "legacy")];
-    let (cancel, begun) = (CancellationToken::new(), Instant::now());
-    let (servers, problems) = std::thread::scope(|scope| {
+    let cancel = CancellationToken::new();
+    let ((servers, problems), took) = std::thread::scope(|scope| {
         let starting = scope.spawn(|| McpServers::start(specs, &world.setup, &cancel, &|_, _| {}));
         wait_until("one was asked", || world.log("a").len() > 1);
+        let begun = Instant::now();
         cancel.cancel();
-        starting.join().unwrap()
+        (starting.join().unwrap(), begun.elapsed())
     });
-    assert!(begun.elapsed() < 6 * SECOND, "{:?}", begun.elapsed());
+    assert!(took < 5 * SECOND, "{took:?}");
     let is_cancelled = |problem: &ServerProblem| {
         matches!(problem, ServerProblem::Unavailable { error: ServerError::Cancelled, .. })
     };
