@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
 use crate::kit::chat;
-use crate::kit::cli::{CliFixture, wait_for_exit};
+use crate::kit::cli::{CliFixture, wait_for_exit, wait_until};
 use crate::kit::server::{ScriptedReply, Server};
 
 /// The key that every task of these tests has.
@@ -207,14 +208,19 @@ fn a_key_that_the_user_types_is_masked_before_it_goes_anywhere() {
 #[test]
 fn a_key_in_a_message_for_a_running_session_is_masked() {
     let world = CliFixture::new();
-    let late = chat::text("Wait.").after(Duration::from_secs(2));
-    let server = Server::new([late, chat::text("Done.")]);
+    let is_sent = Arc::new(AtomicBool::new(false));
+    let awaited = Arc::clone(&is_sent);
+    let server = Server::with_handler(move |_| {
+        wait_until("the message was sent", || awaited.load(Ordering::SeqCst));
+        chat::text("Done.")
+    });
     let child = world.command_with_server(&server, &["--json"]).spawn().unwrap();
     server.wait_for(1);
     let message = format!("Use {KEY} and {TYPED} here.");
     let mut reported = world.command(&["followup", "last", &message]);
     let reported = wait_for_exit(reported.env("OPENAI_API_KEY", KEY).spawn().unwrap());
     assert_eq!(reported.code, 0, "{}", reported.err);
+    is_sent.store(true, Ordering::SeqCst);
     let ran = wait_for_exit(child);
     assert_eq!((ran.code, server.requests().len()), (0, 2), "{}", ran.err);
     let sent = &server.requests()[1].body;

@@ -14,7 +14,7 @@ calls = [{ name = "read_file", arguments = { path = "a" } }]
 
 [[turn]]
 text = "the answer"
-delay_ms = 1500
+delay_ms = 5000
 
 [[turn]]
 text = "skipped one"

@@ -38,24 +38,14 @@ pub(crate) struct CallResult {
     pub(crate) deltas: Vec<ReplyDelta>,
 }
 
-/// Returns settings with timeouts that a test can wait for.
-pub(crate) fn short_timeouts(server: &Server, path: &str) -> ModelConnectionSettings {
-    ModelConnectionSettings {
-        api_base: Some(server.url(path)),
-        connect_timeout: Duration::from_millis(500),
-        timeout: Duration::from_millis(400),
-        idle_timeout: Duration::from_millis(400),
-        ..ModelConnectionSettings::default()
-    }
-}
-
 /// Returns settings with timeouts that no test reaches.
 pub(crate) fn long_timeouts(server: &Server, path: &str) -> ModelConnectionSettings {
     ModelConnectionSettings {
+        api_base: Some(server.url(path)),
         timeout: Duration::from_secs(20),
         idle_timeout: Duration::from_secs(20),
         connect_timeout: Duration::from_secs(10),
-        ..short_timeouts(server, path)
+        ..ModelConnectionSettings::default()
     }
 }
 
@@ -124,6 +114,15 @@ impl WireCaller {
     }
 
     pub(crate) fn call_in(&mut self, scope: &EffectContext) -> CallResult {
+        self.call_observed(scope, |_| {})
+    }
+
+    /// Calls the model, and `on_delta` with each part of the reply as it comes.
+    pub(crate) fn call_observed(
+        &mut self,
+        scope: &EffectContext,
+        mut on_delta: impl FnMut(&ReplyDelta),
+    ) -> CallResult {
         let ask = ModelRequest {
             model: 0,
             purpose: CallPurpose::Agent,
@@ -138,7 +137,10 @@ impl WireCaller {
         };
         let mut deltas = Vec::new();
         let call = self.model.prepare(&ask).unwrap();
-        let reply = call.run(scope, &mut |delta| deltas.push(delta));
+        let reply = call.run(scope, &mut |delta| {
+            on_delta(&delta);
+            deltas.push(delta);
+        });
         let called = CallResult { reply, deltas };
         let shown = format!("{called:?}");
         assert!(!shown.contains(KEY), "the key shows: {shown}");

@@ -51,7 +51,7 @@ fn a_cancelled_call_ends_in_the_head_and_in_the_body() {
         ScriptedReply::open_stream().repeat_chunk(": ping\n\n", Duration::from_millis(1)),
     ] {
         let took = cancelled(reply);
-        assert!(took < Duration::from_millis(500), "{took:?}");
+        assert!(took < Duration::from_secs(5), "{took:?}");
     }
 }
 
@@ -74,7 +74,7 @@ fn a_cancelled_reply_is_never_complete() {
     let words = delta(&serde_json::json!({"content": "half"}));
     let body = format!("HTTP/1.1 200 OK\r\n\r\n{words}{}", finish("stop"));
     let took = cancelled(ScriptedReply::raw(body).hang());
-    assert!(took < Duration::from_millis(500), "{took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 /// Faults L32 and L33: a call has no time limit as a whole; a cancellation ends it while data is received.
@@ -86,12 +86,14 @@ fn an_endless_stream_can_be_cancelled() {
     let mut caller = WireCaller::new(MODEL, &long_timeouts(&server, "/v1"));
     let cancel = CancellationToken::new();
     let waiter = cancel.clone();
+    let (started, has_started) = mpsc::channel();
     thread::spawn(move || {
-        thread::sleep(Duration::from_millis(200));
+        has_started.recv().unwrap();
+        thread::sleep(Duration::from_millis(100));
         waiter.cancel();
     });
     let begun = Instant::now();
-    let ended = caller.call_in(&scope_with(&cancel));
+    let ended = caller.call_observed(&scope_with(&cancel), |_| started.send(()).unwrap());
     assert!(ended.reply.is_err() && ended.deltas == [ReplyDelta::Started]);
-    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert!(begun.elapsed() < Duration::from_secs(10));
 }

@@ -6,7 +6,7 @@ use architect::port::{ReplyDelta, ToolSpec};
 use architect::types::{FaultClass, FaultKind, ReplyFinish, Tokens, ToolArguments};
 use serde_json::json;
 
-use super::caller::{CallResult, KEY, WireCaller, long_timeouts, short_timeouts};
+use super::caller::{CallResult, KEY, WireCaller, long_timeouts};
 use crate::kit::chat::{calls, delta, end, event, finish, text, unstreamed};
 use crate::kit::server::{ScriptedReply, Server};
 
@@ -15,7 +15,7 @@ const MODEL: &str = "openai-chat/fake";
 /// Calls a server with this response.
 fn call(reply: ScriptedReply) -> CallResult {
     let server = Server::new([reply]);
-    let called = WireCaller::new(MODEL, &short_timeouts(&server, "/v1")).call();
+    let called = WireCaller::new(MODEL, &long_timeouts(&server, "/v1")).call();
     assert_eq!(server.requests().len(), 1, "one call is one request");
     called
 }
@@ -140,7 +140,7 @@ fn a_finish_reason_completes_a_reply_without_done() {
     let pieces = [content("all"), finish("stop")];
     assert_eq!(&*call(ScriptedReply::stream(&pieces)).reply().text(), "all");
     let server = Server::new([ScriptedReply::stream(&pieces)]);
-    let fault = WireCaller::new("groq/fake", &short_timeouts(&server, "/v1")).call().fault();
+    let fault = WireCaller::new("groq/fake", &long_timeouts(&server, "/v1")).call().fault();
     assert_eq!(fault.kind, FaultKind::Truncated);
     // A lost connection is not the end of a body.
     let broken = ScriptedReply::open_stream().chunk(&content("all")).chunk(&finish("stop")).close();

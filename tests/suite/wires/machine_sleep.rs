@@ -84,11 +84,11 @@ fn a_run_ends_if_its_time_passed_during_suspension() {
 fn a_process_stopped_during_a_call_retries_it() {
     let world = CliFixture::new();
     let server = Server::new([ScriptedReply::silence(), text("Back.")]);
-    let settings = ["--set", "llm.timeout=1", "--set", "llm.retries=1", "--json"];
+    let settings = ["--set", "llm.timeout=3", "--set", "llm.retries=1", "--json"];
     let child = world.command_with_server(&server, &settings).spawn().unwrap();
     server.wait_for(1);
     kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
-    thread::sleep(Duration::from_millis(1_500));
+    thread::sleep(Duration::from_millis(3_500));
     assert_eq!(server.requests().len(), 1, "it is stopped");
     kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
     let ran = wait_for_exit(child);

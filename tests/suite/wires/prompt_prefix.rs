@@ -8,12 +8,13 @@ use architect::types::{
 use serde_json::json;
 
 use std::fs;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::caller::{WireCaller, long_timeouts};
 use super::recorded_streams::{Wire, one};
 use crate::kit::chat;
-use crate::kit::cli::{CliFixture, wait_for_exit};
+use crate::kit::cli::{CliFixture, wait_for_exit, wait_until};
 use crate::kit::server::{ScriptedReply, Server};
 
 /// The end of a request may differ from the next one: brackets, limits, the cache mark.
@@ -124,11 +125,17 @@ fn the_memory_of_a_run_grows_linearly_on_every_wire() {
                 &"a line of a file that is read, word for word\n".repeat(300),
             );
         }
-        // The last response is delayed, so that the process still runs when it is measured.
-        let (pause, text) = (Duration::from_millis(400), one(wire, "text").stream);
-        let end = ScriptedReply::open_stream().wait(pause).chunk(&text).end();
-        let replies = (0..STEPS).map(|step| looks(wire, step)).chain([end]);
-        let server = Server::new(replies);
+        let text = ScriptedReply::open_stream().chunk(&one(wire, "text").stream).end();
+        let (next, is_measured) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
+        let measured = Arc::clone(&is_measured);
+        let server = Server::with_handler(move |_| match next.fetch_add(1, Ordering::SeqCst) {
+            step if step < STEPS => looks(wire, step),
+            // The process still runs when it is measured.
+            _ => {
+                wait_until("it is measured", || measured.load(Ordering::SeqCst));
+                text.clone()
+            }
+        });
         let base = server.url(if wire == Wire::Gemini { "" } else { "/v1" });
         let args =
             ["run", "Do it.", "--api-base", &base, "--max-steps", "300", "--json", "--quiet"];
@@ -139,8 +146,11 @@ fn the_memory_of_a_run_grows_linearly_on_every_wire() {
         let child = command.spawn().unwrap();
         server.wait_for(STEPS / 4);
         let early = memory(child.id());
-        server.wait_for(STEPS + 1);
+        for steps in [STEPS / 2, STEPS * 3 / 4, STEPS + 1] {
+            server.wait_for(steps);
+        }
         let late = memory(child.id());
+        is_measured.store(true, Ordering::SeqCst);
         let ran = wait_for_exit(child);
         assert_eq!(ran.json()["steps"], STEPS, "{wire:?}: {} {}", ran.out, ran.err);
         let sizes = server.requests().iter().map(|request| request.body.len()).collect::<Vec<_>>();

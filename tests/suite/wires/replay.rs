@@ -3,13 +3,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use architect::llm::scripted::ScriptPosition;
 use architect::llm::{ConnectError, ModelConnectionSettings, OnMismatch, Recorder, Recording};
 use architect::types::FaultKind;
 use tempfile::TempDir;
 
-use super::caller::{KEY, WireCaller, long_timeouts, short_timeouts};
+use super::caller::{KEY, WireCaller, long_timeouts};
 use super::recorded_streams::{Recording as Stream, Wire, all};
 use crate::kit::chat::{delta, end, event, finish, text};
 use crate::kit::server::{ScriptedReply, Server};
@@ -119,7 +120,9 @@ fn faults_are_replayed() {
         ScriptedReply::open_stream().bytes(b"9\r\ndata: \xff\n\n\r\n".to_vec()).end(),
     ];
     let server = Server::new(answers);
-    let settings = tape.recording(short_timeouts(&server, "/v1"));
+    let mut settings = tape.recording(long_timeouts(&server, "/v1"));
+    // The fourth answer never comes.
+    settings.timeout = Duration::from_secs(2);
     let faults =
         |caller: &mut WireCaller| -> Vec<_> { (0..5).map(|_| caller.call().fault()).collect() };
     let lived = faults(&mut WireCaller::new(MODEL, &settings));

@@ -10,10 +10,10 @@ use crate::kit::chat;
 use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
 use crate::kit::server::{ScriptedReply, Server};
 
-const SHORT: Duration = Duration::from_millis(300);
+const SHORT: Duration = Duration::from_secs(1);
 
 /// The delay after a timeout on a busy machine.
-const LATE: Duration = Duration::from_secs(3);
+const LATE: Duration = Duration::from_secs(10);
 
 /// Returns the result of a call with these timeouts, and its duration.
 fn called(
@@ -49,7 +49,7 @@ fn a_short_idle_timeout_holds_with_a_long_head_timeout() {
     ] {
         let (outcome, took) = called(reply, |settings| settings.idle_timeout = SHORT);
         let message = outcome.unwrap_err();
-        assert!(message.contains("silence within the response took more than 0.3 s"), "{message}");
+        assert!(message.contains("silence within the response took more than 1 s"), "{message}");
         assert!(took >= SHORT && took < LATE, "{took:?}");
     }
 }
@@ -66,7 +66,7 @@ fn the_idle_timeout_does_not_apply_to_the_head() {
 fn the_head_timeout_does_not_apply_to_silence() {
     let (outcome, took) = called(ScriptedReply::silence(), |settings| settings.timeout = SHORT);
     let message = outcome.unwrap_err();
-    assert!(message.contains("waiting for the response took more than 0.3 s"), "{message}");
+    assert!(message.contains("waiting for the response took more than 1 s"), "{message}");
     assert!(took >= SHORT && took < LATE, "{took:?}");
     let slow = ScriptedReply::open_stream()
         .wait(3 * SHORT)
@@ -80,7 +80,7 @@ fn the_head_timeout_does_not_apply_to_silence() {
 /// The timeout for a head holds for the whole head, not for each byte.
 #[test]
 fn the_head_timeout_applies_to_the_whole_head() {
-    let drip = (0..40).fold(ScriptedReply::raw("HTTP/1.1 200 OK\r\nx: "), |reply, _| {
+    let drip = (0..150).fold(ScriptedReply::raw("HTTP/1.1 200 OK\r\nx: "), |reply, _| {
         reply.wait(Duration::from_millis(100)).bytes("x")
     });
     let (outcome, took) = called(drip, |settings| settings.timeout = 2 * SHORT);
@@ -99,5 +99,5 @@ fn a_call_ends_at_its_timeout_despite_pings() {
     assert_eq!(ran.outcome(), outcome(5, "llm_error", "failed"), "{}", ran.err);
     assert!(ran.took >= Duration::from_secs(1), "{:?}", ran.took);
     assert!(ran.took < Duration::from_secs(8), "{:?}", ran.took);
-    assert_eq!(server.requests().len(), 1);
+    assert_eq!(server.wait_for(1).len(), 1);
 }

@@ -6,29 +6,43 @@ use std::time::{Duration, Instant};
 use architect::llm::{ConnectError, ModelConnectionSettings};
 use architect::types::{Fault, FaultClass, FaultKind};
 
-use super::caller::{KEY, WireCaller, env, long_timeouts, short_timeouts};
+use super::caller::{CallResult, KEY, WireCaller, env, long_timeouts};
 use crate::kit::chat::{text, unstreamed};
 use crate::kit::server::{ScriptedReply, Server};
 
 const MODEL: &str = "openai-chat/fake";
 
-fn fault(reply: ScriptedReply) -> Fault {
+/// Calls a server with this response, with changed settings.
+fn call_with(
+    reply: ScriptedReply,
+    change: impl FnOnce(&mut ModelConnectionSettings),
+) -> CallResult {
     let server = Server::new([reply]);
-    WireCaller::new(MODEL, &short_timeouts(&server, "/v1")).call().fault()
+    let mut settings = long_timeouts(&server, "/v1");
+    change(&mut settings);
+    WireCaller::new(MODEL, &settings).call()
 }
 
-/// Calls an address that may have no server, with short timeouts.
+fn fault(reply: ScriptedReply) -> Fault {
+    call_with(reply, |_| {}).fault()
+}
+
+fn connect_soon(settings: &mut ModelConnectionSettings) {
+    settings.connect_timeout = Duration::from_millis(300);
+}
+
+/// Calls an address that may have no server.
 fn fault_at(address: &str, with: impl FnOnce(&mut ModelConnectionSettings)) -> Fault {
     let mut settings = ModelConnectionSettings {
         api_base: Some(address.to_owned()),
-        connect_timeout: Duration::from_millis(300),
+        connect_timeout: Duration::from_secs(5),
         allow_http: true,
         ..ModelConnectionSettings::default()
     };
     with(&mut settings);
     let begun = Instant::now();
     let fault = WireCaller::new(MODEL, &settings).call().fault();
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     fault
 }
 
@@ -49,7 +63,7 @@ fn a_refused_connection_names_the_host() {
 /// Fault L2. Without a route the system reports it immediately.
 #[test]
 fn a_silent_address_times_out() {
-    let fault = fault_at("http://192.0.2.1/v1", |_| {});
+    let fault = fault_at("http://192.0.2.1/v1", connect_soon);
     assert!(matches!(fault.kind, FaultKind::Timeout | FaultKind::Connect), "{fault:?}");
     assert_eq!(fault.class(), FaultClass::Transient);
 }
@@ -78,7 +92,7 @@ fn the_next_address_is_tried() {
 fn a_stalled_handshake_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let fault = fault_at(&format!("https://{address}/v1"), |_| {});
+    let fault = fault_at(&format!("https://{address}/v1"), connect_soon);
     assert_eq!(
         (fault.kind, fault.class()),
         (FaultKind::Timeout, FaultClass::Transient),
@@ -199,7 +213,9 @@ fn a_truncated_error_response_still_has_its_status() {
 /// Fault L31, for the head of the response.
 #[test]
 fn a_silent_server_times_out() {
-    let fault = fault(ScriptedReply::silence());
+    let most = Duration::from_millis(400);
+    let called = call_with(ScriptedReply::silence(), |settings| settings.timeout = most);
+    let fault = called.fault();
     assert_eq!(
         (fault.kind, fault.class(), fault.billed),
         (FaultKind::Timeout, FaultClass::Transient, true)
@@ -214,16 +230,17 @@ fn a_silent_server_times_out() {
 /// Fault L31, within the response; a ping resets the timeout.
 #[test]
 fn the_idle_timeout_is_reset_by_pings() {
-    let fault = fault(ScriptedReply::open_stream().chunk(": hello\n\n").hang());
+    let call = |reply, idle| call_with(reply, |settings| settings.idle_timeout = idle);
+    let silent = ScriptedReply::open_stream().chunk(": hello\n\n").hang();
+    let fault = call(silent, Duration::from_millis(400)).fault();
     assert_eq!(fault.kind, FaultKind::Timeout);
     assert!(fault.message.contains("silence within the response"), "{}", fault.message);
-    let pause = Duration::from_millis(150);
+    let pause = Duration::from_millis(600);
     let pings =
         (0..5).fold(ScriptedReply::open_stream(), |reply, _| reply.chunk(": ping\n\n").wait(pause));
     let words = crate::kit::chat::delta(&serde_json::json!({"content": "late"}));
-    let server = Server::new([pings.chunk(&words).chunk(&crate::kit::chat::finish("stop")).end()]);
-    let reply = WireCaller::new(MODEL, &short_timeouts(&server, "/v1")).call().reply();
-    assert_eq!(&*reply.text(), "late");
+    let late = pings.chunk(&words).chunk(&crate::kit::chat::finish("stop")).end();
+    assert_eq!(&*call(late, Duration::from_secs(2)).reply().text(), "late");
 }
 
 /// Fault L42.
@@ -336,10 +353,9 @@ fn a_reply_is_complete_with_its_last_event() {
 #[test]
 fn a_closed_idle_connection_is_replaced_once() {
     // The server closes after the head of the second request.
-    let server = Server::new([text("first"), ScriptedReply::closed(), text("second")]);
+    let server = Server::new([unstreamed("first"), ScriptedReply::closed(), text("second")]);
     let mut caller = WireCaller::new(MODEL, &long_timeouts(&server, "/v1"));
     assert_eq!(&*caller.call().reply().text(), "first");
-    std::thread::sleep(Duration::from_millis(20));
     assert_eq!(&*caller.call().reply().text(), "second");
     assert_eq!(server.connections(), 2);
     // On a new connection it is a fault.
