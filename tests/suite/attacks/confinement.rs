@@ -663,11 +663,12 @@ fn a_command_is_ended_before_it_takes_all_there_is() {
         if supervisor.enforcement().unwrap().level != level {
             continue;
         }
-        let run = |line: &str| {
-            let timeout = Some(Duration::from_secs(6));
+        let run_within = |line: &str, seconds| {
+            let timeout = Some(Duration::from_secs(seconds));
             let command = CommandSpec { timeout, ..CommandSpec::shell(line, root.join("w")) };
             supervisor.run(&command, &CancellationToken::new()).unwrap()
         };
+        let run = |line: &str| run_within(line, 20);
         let python = |line: &str| format!("python3 -c \"import ctypes, mmap, os, time; {line}\"");
         let fill = |line: &str| python(&format!("{line}; time.sleep(5)"));
         let segment = "c = ctypes.CDLL(None); c.shmat.restype = ctypes.c_void_p; \
@@ -718,7 +719,8 @@ fn a_command_is_ended_before_it_takes_all_there_is() {
         assert!(begun.elapsed() < Duration::from_secs(15), "{level}");
         let counted = level == SandboxLevel::Namespaces || !rustix::process::geteuid().is_root();
         if counted {
-            let many = run("for i in $(seq 600); do sleep 60 & done 2>/dev/null; echo all");
+            let many =
+                run_within("for i in $(seq 600); do sleep 60 & done 2>/dev/null; echo all", 6);
             // A shell tries it again for a while.
             assert_ne!(many.stdout.text().trim(), "all", "{level}");
             assert_eq!(run("true").end, CommandEnd::Exited(0));

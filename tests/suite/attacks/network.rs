@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use architect::exec::{HostPattern, NetworkAccess, SandboxLevel, SandboxPolicy};
 
@@ -124,17 +125,20 @@ fn what_a_command_leaves_open_is_closed_with_it() {
         return;
     };
     let (closed_sender, closed) = std::sync::mpsc::channel();
+    let all_connected = cage.world.path.join("connected");
     thread::spawn(move || {
         let taken: Vec<_> = silent.incoming().take(20).flatten().collect();
+        std::fs::write(all_connected, "").unwrap();
         for mut stream in taken {
-            stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             let _ = closed_sender.send(stream.read_to_end(&mut Vec::new()).is_ok());
         }
     });
     cage.run(&format!(
-        "for i in $(seq 20); do curl -sS -m 60 http://localhost:{port}/ & done; sleep 2; exit"
+        "for i in $(seq 20); do curl -sS -m 60 http://localhost:{port}/ & done; \
+         until test -e connected; do sleep 0.05; done; exit"
     ));
-    assert!(closed.iter().take(20).all(|is_closed| is_closed));
+    assert!((0..20).all(|_| closed.recv_timeout(Duration::from_secs(30)) == Ok(true)));
     assert!(cage.run(&format!("curl -sS http://localhost:{}/", site.port)).contains("hello"));
 }
 

@@ -142,11 +142,11 @@ const READERS: &[&str] = &[
 /// Runs lines in subshells of a few shells: to start a shell for each line would take most of the time.
 ///
 /// A shell names each line by its number on descriptor 9 before it runs it by `eval`, which reads a text as `-c` does. A
-/// line that does not end in half a second is cut: its shell is killed, and another one goes on behind it. At the end
-/// the numbers of lines that were begun and of those that were cut are printed.
+/// line that takes longer than the limit is cut: its shell is killed, and another one goes on behind it. At the end the
+/// numbers of lines that were begun and of those that were cut are printed.
 const DRIVER: &str = r#"
     use POSIX (); use IO::Select; use Time::HiRes qw(time sleep);
-    my ($shell, $file) = @ARGV; my ($most, $share, $limit) = (6, 40, 0.5);
+    my ($shell, $file, $limit) = @ARGV; my ($most, $share) = (6, 40);
     my @lines = do { local $/ = "\0"; open(my $in, '<', $file) or die; <$in> }; s/\0\z// for @lines;
     my ($next, $begun, @cut, @groups, %workers) = (0, 0); my $select = IO::Select->new;
     sub start {
@@ -201,6 +201,8 @@ struct EffectProbe {
     supervisor: Supervisor,
     before: BTreeMap<PathBuf, String>,
     runs: u32,
+    /// The seconds that a line may take.
+    limit: f64,
 }
 
 /// What became of lines that had no effect.
@@ -300,7 +302,7 @@ impl EffectProbe {
         };
         let supervisor = Supervisor::with_program(env!("CARGO_BIN_EXE_architect"), policy, env);
         let before = BTreeMap::new();
-        let mut jail = Self { folder, supervisor, before, runs: 0 };
+        let mut jail = Self { folder, supervisor, before, runs: 0, limit: 5.0 };
         jail.before = jail.now();
         jail
     }
@@ -339,7 +341,8 @@ impl EffectProbe {
         self.runs += 1;
         let file = self.folder.path().join(format!("lines-{}", self.runs));
         fs::write(&file, lines.join("\0")).unwrap();
-        let argv = ["/usr/bin/perl", "-e", DRIVER, shell, file.to_str().unwrap()];
+        let limit = self.limit.to_string();
+        let argv = ["/usr/bin/perl", "-e", DRIVER, shell, file.to_str().unwrap(), &limit];
         let command = CommandSpec {
             timeout: Some(Duration::from_secs(300)),
             ..CommandSpec::new(argv.map(Into::into).into(), self.workspace())
@@ -404,7 +407,9 @@ struct Findings {
 /// Runs batches as they come; adds how many lines were run to their end, and stops after some effects.
 fn run_all(batches: &Receiver<(&str, Vec<String>)>, ended: &AtomicU64, begun: Instant) -> Findings {
     let mut found = Findings::default();
-    let mut jail = EffectProbe::new();
+    // Of so many lines, some may be cut.
+    let new_jail = || EffectProbe { limit: 0.5, ..EffectProbe::new() };
+    let mut jail = new_jail();
     let mut reported = 0;
     for (shell, lines) in batches {
         match jail.run(shell, &lines) {
@@ -430,7 +435,7 @@ fn run_all(batches: &Receiver<(&str, Vec<String>)>, ended: &AtomicU64, begun: In
                 if found.effects.len() >= 8 {
                     break;
                 }
-                jail = EffectProbe::new();
+                jail = new_jail();
             }
         }
     }
@@ -566,7 +571,7 @@ fn effects_are_seen() {
         ["ls -la", "git status", "git diff", "cat a | sort | uniq -c"].map(str::to_owned);
     assert_eq!(jail.run("/bin/bash", &harmless), Ok(BatchResult { ended: 4, cut: Vec::new() }));
     // A line that does not end, and one that ends its shell, keep no other from being run.
-    let cut = ["sleep 9", "kill -9 $$"].map(str::to_owned);
+    let cut = ["sleep 99", "kill -9 $$"].map(str::to_owned);
     let lines: Vec<_> = cut.iter().cloned().chain(harmless).collect();
     assert_eq!(jail.run("/bin/bash", &lines), Ok(BatchResult { ended: 4, cut: cut.into() }));
 }

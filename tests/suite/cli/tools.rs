@@ -34,7 +34,7 @@ fn a_file_is_written_and_the_result_goes_back() {
 fn commands_that_only_read_run_side_by_side() {
     let world = CliFixture::new();
     let command = |line: &str| json!({ "command": line }).to_string();
-    let (read, write) = (command("sleep 0.3"), command("sleep 0.3; touch made"));
+    let (read, write) = (command("sleep 2"), command("sleep 0.3; touch made"));
     let calls =
         [("a", "run_command", &*read), ("b", "run_command", &*read), ("c", "run_command", &*write)];
     let server = Server::new([chat::calls(&calls), chat::text("Done.")]);

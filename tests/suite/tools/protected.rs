@@ -10,7 +10,7 @@ use architect::exec::{SandboxLevel, SandboxPolicy};
 use serde_json::json;
 
 use super::confined_workspace::ConfinedWorkspace;
-use crate::kit::system::wait_until;
+use crate::kit::cli::wait_until;
 
 /// Makes a repository of the workspace, with its configuration protected besides its hooks.
 fn repository(policy: &mut SandboxPolicy) {

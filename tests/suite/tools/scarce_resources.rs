@@ -95,11 +95,13 @@ fn attach_strace(pid: u32, more: &[&str]) -> Option<Child> {
     let mut strace = strace.stderr(Stdio::null()).spawn().unwrap();
     // It attaches to the threads one after the other.
     let is_watched = || {
-        let mut threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        threads.all(|thread| {
-            let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
-            status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
-        })
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let mut threads = threads.peekable();
+        threads.peek().is_some()
+            && threads.all(|thread| {
+                let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+                status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
+            })
     };
     let begun = Instant::now();
     while !is_watched() {
@@ -265,7 +267,7 @@ fn a_process_that_cannot_be_ended_is_left_alone() {
     }
     let world = ToolFixture::new();
     let file = world.path.join("pid");
-    let call = json!({"command": "echo $$ > pid; exec sleep 4711.11", "timeout": 1});
+    let call = json!({"command": "echo $$ > pid; exec sleep 4711.11", "timeout": 5});
     let (result, took) = thread::scope(|scope| {
         let running = scope.spawn(|| {
             let begun = Instant::now();
@@ -291,7 +293,7 @@ fn a_process_that_cannot_be_ended_is_left_alone() {
     let (Some(result), Some(took)) = (result, took) else { return };
     assert_eq!(result.status, ToolStatus::Abandoned);
     assert!(result.text.contains("could not be ended, not even by SIGKILL"), "{}", result.text);
-    assert!(took < Duration::from_secs(12), "{took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 /// Fault R14: a supervisor that gets no processor time for a while doesn't take it for the command's.

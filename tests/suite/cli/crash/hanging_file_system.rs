@@ -34,5 +34,5 @@ fn a_file_system_that_hangs_does_not_hold_the_run() {
     let tools = result["tools_used"].as_array().unwrap();
     let read = |tool: &serde_json::Value| tool["success"].as_bool().unwrap();
     assert_eq!(tools.iter().map(read).collect::<Vec<_>>(), [false, true], "{result}");
-    assert!(result["duration_seconds"].as_f64().unwrap() < 3.0, "{result}");
+    assert!(result["duration_seconds"].as_f64().unwrap() < 5.5, "{result}");
 }
