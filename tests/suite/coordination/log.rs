@@ -239,8 +239,9 @@ fn ten_thousand_cells_cost_the_same_each() {
     let again = Coordinator::open(dir.path(), &all, settings(&clock)).unwrap();
     println!("read in {:?}", begun.elapsed());
     assert_eq!(again.claim(&worker("w")).unwrap(), Claim::NothingLeft);
-    let (early, late) = (times[0].min(times[1]), times[7].min(times[8]));
-    assert!(late < early * 5, "{times:?}");
+    // The quickest of three, for the machine may be busy.
+    let (early, late) = (times[..3].iter().min().unwrap(), times[6..].iter().min().unwrap());
+    assert!(*late < *early * 5, "{times:?}");
 }
 
 #[test]

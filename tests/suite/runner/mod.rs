@@ -19,6 +19,7 @@ use architect::runner::{
 use architect::types::{EffectId, FaultKind, RunTime, TimeSpan, ToolStatus};
 
 use crate::kit::run::{output, reason, results};
+use crate::kit::system::wait_until;
 use fixture::{DriverFixture, HANG, ScriptedReply, interrupt};
 
 const CHAIN: [(&str, &str); 4] = [
@@ -116,7 +117,7 @@ fn a_timeout_holds_in_real_time() {
     fixture.rules.limits.timeout = Some(TimeSpan::from_millis(500));
     let (machine, _) = fixture.run_on_threads(|_| {});
     assert_eq!(reason(&machine).name(), "timeout");
-    assert!(begun.elapsed() < Duration::from_millis(600), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -124,14 +125,15 @@ fn an_interrupt_ends_a_call_and_its_partial_text_is_not_in_the_history() {
     let begun = Instant::now();
     let fixture =
         DriverFixture::new(&[ScriptedReply::Slowly("almost", TimeSpan::from_secs(60), "never")]);
+    let record = Arc::clone(&fixture.record);
     let (machine, record) = fixture.run_on_threads(|inbox| {
         thread::spawn(move || {
-            thread::sleep(Duration::from_millis(100));
+            wait_until("the text is there", || !record.lock().unwrap().deltas.is_empty());
             inbox.send(interrupt());
         });
     });
     assert_eq!(reason(&machine).exit_code(), 130);
-    assert!(begun.elapsed() < Duration::from_secs(1));
+    assert!(begun.elapsed() < Duration::from_secs(10));
     assert_eq!(record.deltas, "almost");
     assert_eq!(machine.conversation.entries().len(), 1);
 }

@@ -390,6 +390,7 @@ fn an_interrupted_run_names_the_branches_of_its_sub_agents() {
     wait_until("one waits and the other one is done", || {
         agents.hung.load(Ordering::SeqCst) > 0 && project.cli.path("two").exists()
     });
+    wait_until("what the other one did is applied", || project.listed().len() == 1);
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let ran = wait_for_exit(child);
     assert_eq!(ran.code, 143, "{}", ran.err);
