@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::sandbox::Sandbox;
 use crate::exec::{CommandEnd, CommandSpec, followed_by_git};
 use crate::port::CancellationToken;
-use crate::workspace::PathResolver;
+use crate::workspace::LinkResolver;
 
 /// What a repository had before a run, if a configuration of git names files of the work tree.
 ///
@@ -39,7 +39,7 @@ impl<'a> CommitWatch<'a> {
         }
         let workspace = &policy.workspace;
         let named =
-            followed_by_git(workspace, workspace, &policy.user_git, &PathResolver::default());
+            followed_by_git(workspace, workspace, &policy.user_git, &LinkResolver::default());
         let inside = named.iter().filter_map(|path| path.strip_prefix(workspace).ok());
         let inside = inside.filter(|path| !path.starts_with(".git"));
         let paths: Vec<String> =

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::process_env::ProcessEnv;
 use crate::config::has_address_with_user;
-use crate::workspace::PathResolver;
+use crate::workspace::LinkResolver;
 
 /// Files and folders of the home that hold secrets and nothing that a build needs, by kind.
 const SECRET_PATHS: &str = "
@@ -55,7 +55,7 @@ pub(super) fn hidden_paths(
     sessions: &[PathBuf],
     readable: &[PathBuf],
     needed: &[&Path],
-    links: &PathResolver,
+    links: &LinkResolver,
 ) -> Vec<PathBuf> {
     let folders = world.folders();
     let mut hidden: Vec<PathBuf> = folders.config.into_iter().collect();
@@ -80,12 +80,12 @@ pub(super) fn hidden_paths(
 }
 
 /// Returns whether nothing that commands need, each with links resolved and as it is named, is in a folder.
-fn can_be_hidden(path: &Path, needed: &[(PathBuf, &Path)], links: &PathResolver) -> bool {
+fn can_be_hidden(path: &Path, needed: &[(PathBuf, &Path)], links: &LinkResolver) -> bool {
     let hidden = real_path(path, links);
     needed.iter().all(|(real, named)| !real.starts_with(&hidden) && !named.starts_with(path))
 }
 
-fn real_path(path: &Path, links: &PathResolver) -> PathBuf {
+fn real_path(path: &Path, links: &LinkResolver) -> PathBuf {
     links.canonicalize(path).unwrap_or_else(|| path.to_owned())
 }
 
@@ -151,7 +151,7 @@ mod tests {
             ("/home", false),
         ] {
             assert_eq!(
-                can_be_hidden(Path::new(path), &needed, &PathResolver::default()),
+                can_be_hidden(Path::new(path), &needed, &LinkResolver::default()),
                 hides,
                 "{path}"
             );

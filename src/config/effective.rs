@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::keys::Description;
+use super::key_spec::Description;
 use super::origin::{
     OriginSource, ValueOrigin, has_address_with_user, may_be_secret, suggests_secret,
 };

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::keys::{KeySpec, description};
+use super::key_spec::{KeySpec, description};
 use super::setting_value::ValueType;
 
 /// Returns a JSON Schema that a configuration file satisfies, for editors that complete and check TOML.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
-use super::keys::{KeyOption, KeySpec, MergeStrategy, UntrustedChange};
+use super::key_spec::{KeyOption, KeySpec, MergeStrategy, UntrustedChange};
 use super::setting_value::{SettingValue, ValueType};
 use super::settings_reader::SettingsReader;
 use super::text_types::ConfigName;

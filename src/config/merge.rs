@@ -1,6 +1,6 @@
 //! Merging two layers.
 
-use super::keys::{self, MergeStrategy};
+use super::key_spec::{self, MergeStrategy};
 use super::origin::LayerRank;
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 
@@ -8,7 +8,7 @@ use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 pub(super) fn merge(mut lower: ConfigTable, higher: ConfigTable, path: &str) -> ConfigTable {
     for (name, above) in higher {
         let key = format!("{path}{name}");
-        let strategy = keys::find_key(&key).map_or(MergeStrategy::Replace, |key| key.merge);
+        let strategy = key_spec::find_key(&key).map_or(MergeStrategy::Replace, |key| key.merge);
         let below = lower.remove(&name).map(|below| below.value);
         let below = below.unwrap_or_else(|| match strategy {
             MergeStrategy::Replace => ConfigValue::Table(ConfigTable::new()),

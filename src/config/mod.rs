@@ -26,7 +26,7 @@ mod effective;
 mod folders;
 mod json_schema;
 mod key_declaration;
-mod keys;
+mod key_spec;
 mod layers;
 mod load;
 mod mcp_json;
@@ -53,7 +53,9 @@ pub use effective::EffectiveValue;
 pub(crate) use effective::mask_command;
 pub use folders::Folders;
 pub use json_schema::schema;
-pub use keys::{KeyOption, KeySpec, OptionValue, is_cumulative, is_list, keys};
+pub use key_spec::{
+    KeyOption, KeySpec, OptionValue, VARIABLE_PREFIX, is_cumulative, is_list, keys,
+};
 pub use layers::profile_names;
 pub use layers::{ConfigFile, ConfigFileState};
 pub use load::{ConfigSources, ProjectTrust, load};

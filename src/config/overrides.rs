@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::effective::ReadReport;
-use super::keys::{self, KeyMatch, KeySpec, VARIABLE_PREFIX, is_list, keys};
+use super::key_spec::{self, KeyMatch, KeySpec, VARIABLE_PREFIX, is_list, keys};
 use super::origin::{LayerRank, OriginSource, ValueOrigin};
 use super::problem::{NoticeCause, ProblemKind};
 use super::setting_value::parse_list;
@@ -71,8 +71,8 @@ fn report_unknown_variable(name: &str, origin: ValueOrigin, report: &mut ReadRep
         let nearest = Some(format!("{VARIABLE_PREFIX}{found}"));
         return report.problem(origin, ProblemKind::unknown("variable", name, nearest));
     }
-    let meant = keys::suggest_from_other_sections(&bare.to_lowercase());
-    let meant = meant.and_then(|path| keys::find_key(&path)?.variable());
+    let meant = key_spec::suggest_from_other_sections(&bare.to_lowercase());
+    let meant = meant.and_then(|path| key_spec::find_key(&path)?.variable());
     let message = format!("no setting has this variable{}", did_you_mean(meant.as_deref()));
     report.notice(origin, message, NoticeCause::Other);
 }
@@ -92,7 +92,7 @@ pub(super) fn layer_from_set(set: &str, report: &mut ReadReport) -> SetOverride 
     let (path, text) =
         set.split_once('=').map_or((set, None), |(key, value)| (key.trim(), Some(value)));
     let origin = argument_origin(&format!("--set {path}"));
-    let kind = match (keys::find_match(path), text) {
+    let kind = match (key_spec::find_match(path), text) {
         (Some(KeyMatch::Key(key)), Some(text)) if key.is_cumulative() && text.trim().is_empty() => {
             ProblemKind::Other("expected a list; [] empties it".to_owned())
         }
@@ -115,7 +115,7 @@ pub(super) fn layer_from_set(set: &str, report: &mut ReadReport) -> SetOverride 
             let nearest = nearest(path, keys().iter().map(|key| key.path.as_str()));
             let nearest = nearest.map(str::to_owned);
             let nearest =
-                nearest.or_else(|| keys::suggest_from_other_sections(path.rsplit('.').next()?));
+                nearest.or_else(|| key_spec::suggest_from_other_sections(path.rsplit('.').next()?));
             ProblemKind::unknown("key", path, nearest)
         }
     };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::effective::RelativePathBase;
-use super::keys::KeySpec;
+use super::key_spec::KeySpec;
 use super::origin::ValueOrigin;
 use super::value_tree::{self, ConfigNode, ConfigValue};
 use crate::exec::HostPattern;

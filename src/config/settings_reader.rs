@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::effective::{EffectiveValue, ReadReport, RelativePathBase};
 use super::key_declaration::Field;
-use super::keys::{self, Description, KeySpec, MergeStrategy, doc_text};
+use super::key_spec::{self, Description, KeySpec, MergeStrategy, doc_text};
 use super::origin::ValueOrigin;
 use super::problem::ProblemKind;
 use super::setting_value::{SettingValue, ValueType};
@@ -312,7 +312,7 @@ impl<'a> SettingsReader<'a> {
             if !self.known_keys.contains(&name.as_str()) {
                 let nearest = nearest(name, self.known_keys.iter().copied())
                     .map(str::to_owned)
-                    .or_else(|| keys::suggest_from_other_sections(name));
+                    .or_else(|| key_spec::suggest_from_other_sections(name));
                 let kind = ProblemKind::unknown("key", &self.key(name), nearest);
                 self.report.problem(node.key_origin.clone(), kind);
             }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::keys::{KeySpec, description};
+use super::key_spec::{KeySpec, description};
 use super::setting_value::ValueType;
 use crate::types::word_enum;
 
@@ -150,7 +150,7 @@ fn comment(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::config::effective::{ReadReport, RelativePathBase};
-    use crate::config::keys::{MergeStrategy, keys};
+    use crate::config::key_spec::{MergeStrategy, keys};
     use crate::config::layers;
     use crate::config::origin::{ConfigDocument, LayerRank};
     use crate::config::settings::Settings;

@@ -2,7 +2,7 @@
 
 use super::agents;
 use super::effective::EffectiveValue;
-use super::keys::{self, KeySpec, UntrustedChange};
+use super::key_spec::{self, KeySpec, UntrustedChange};
 use super::origin::ValueOrigin;
 use super::problem::{ConfigNotice, NoticeCause};
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
@@ -68,7 +68,7 @@ pub(super) fn tighten(
     let mut kept = ConfigTable::new();
     for (name, mut node) in table {
         let path = format!("{path}{name}");
-        let kept_value = match (keys::find_key(&path), node.value) {
+        let kept_value = match (key_spec::find_key(&path), node.value) {
             (Some(key), value) => {
                 let bounds = others.bounds(&path);
                 let is_stricter = !bounds.is_empty()

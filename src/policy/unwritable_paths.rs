@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::exec::{SandboxMode, SandboxPolicy, UserGitConfig, followed_by_git};
 use crate::types::escape_name;
-use crate::workspace::PathResolver;
+use crate::workspace::LinkResolver;
 
 /// Paths in the workspace that neither tools nor commands may write.
 ///
@@ -29,7 +29,7 @@ impl UnwritablePaths {
         if policy.mode == SandboxMode::Off {
             return Self::default();
         }
-        let links = PathResolver::default();
+        let links = LinkResolver::default();
         let names =
             policy.protected.iter().flat_map(|path| [Some(path.clone()), links.resolve(path)]);
         let inside = names.flatten().filter_map(|path| {
@@ -70,7 +70,7 @@ impl UnwritablePaths {
         let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
         let folders = folders.map(|folder| self.workspace.join(folder));
         let work_trees = folders.filter(|folder| folder.join(".git").symlink_metadata().is_ok());
-        let links = PathResolver::default();
+        let links = LinkResolver::default();
         let found = work_trees
             .flat_map(|folder| followed_by_git(&folder, &self.workspace, &self.user_git, &links));
         let inside = found.filter_map(|path| {

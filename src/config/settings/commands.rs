@@ -7,8 +7,8 @@ use super::timeout;
 use crate::config::key_declaration::{
     default, given, map, optional, required, section, table_list,
 };
-use crate::config::keys::UntrustedChange::{AddItems, Lower, Only, RemoveItems, Stricter};
-use crate::config::keys::{option, switch};
+use crate::config::key_spec::UntrustedChange::{AddItems, Lower, Only, RemoveItems, Stricter};
+use crate::config::key_spec::{option, switch};
 use crate::config::text_types::{ConfigName, PathPattern};
 use crate::exec::{HostPattern, NetworkAccess, SandboxMode};
 use crate::types::{TimeSpan, word_enum};

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::{DAY, timeout};
 use crate::config::key_declaration::{default, map, optional, section};
-use crate::config::keys::UntrustedChange::{Allowed, Lower, Only, Stricter};
-use crate::config::keys::{option, switch};
+use crate::config::key_spec::UntrustedChange::{Allowed, Lower, Only, Stricter};
+use crate::config::key_spec::{option, switch};
 use crate::config::request_option::{RequestOption, is_header_name, is_reserved_header};
 use crate::config::settings_reader::SettingsReader;
 use crate::config::text_types::{HttpUrl, LongTime, ModelName, SecretText, VariableName};

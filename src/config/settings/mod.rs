@@ -21,8 +21,8 @@ pub use run::{
 };
 
 use super::key_declaration::{DefaultValue, Key, default, named_tables, section, table};
-use super::keys::UntrustedChange::{Allowed, Lower};
-use super::keys::option;
+use super::key_spec::UntrustedChange::{Allowed, Lower};
+use super::key_spec::option;
 use super::text_types::ConfigName;
 use crate::types::{Language, TimeSpan};
 

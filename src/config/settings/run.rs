@@ -6,8 +6,8 @@ use log::LevelFilter;
 
 use super::DAY;
 use crate::config::key_declaration::{default, optional, section};
-use crate::config::keys::UntrustedChange::{AddItems, Lower, NarrowPatterns, Only, Stricter};
-use crate::config::keys::option;
+use crate::config::key_spec::UntrustedChange::{AddItems, Lower, NarrowPatterns, Only, Stricter};
+use crate::config::key_spec::option;
 use crate::config::text_types::{ModelName, PathPattern};
 use crate::types::{
     ConfirmMode, Durability, Isolation, MicroUsd, TimeSpan, Tokens, WordEnum, word_enum,

@@ -11,7 +11,7 @@ use crate::exec::package_caches::PackageCaches;
 use crate::exec::repository::UserGitConfig;
 use crate::exec::stored_path;
 use crate::types::word_enum;
-use crate::workspace::PathResolver;
+use crate::workspace::LinkResolver;
 
 /// How commands are confined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -210,7 +210,7 @@ impl SandboxPolicy {
 
 /// Returns an absolute path without links; `None` if one of them leads out of one of these folders, which have none.
 pub fn resolve_within(path: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
-    let (mut at, links) = (PathBuf::new(), PathResolver::default());
+    let (mut at, links) = (PathBuf::new(), LinkResolver::default());
     for part in path.components() {
         let next = match part {
             Component::Normal(name) => at.join(name),
@@ -230,5 +230,5 @@ pub fn resolve_within(path: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
 
 /// Resolves links in a path. The last component need not exist.
 pub fn resolve_path(path: &Path) -> Option<PathBuf> {
-    PathResolver::default().resolve(path)
+    LinkResolver::default().resolve(path)
 }

@@ -9,7 +9,7 @@ use super::git_config::{Followed, GitSetting, parse_git_config};
 use super::git_words::GitWords;
 use super::{MAX_REPOSITORIES, read_file};
 use crate::workspace::worktree::named_folder;
-use crate::workspace::{MAX_LINKS, PathResolver};
+use crate::workspace::{LinkResolver, MAX_LINKS};
 
 /// The configuration of git that belongs to the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl UserGitConfig {
 /// Returns the configurations of the system that git may have been built to read: each installation has its own.
 fn system_files(search_path: &str) -> Vec<PathBuf> {
     let programs = std::env::split_paths(search_path).map(|folder| folder.join("git"));
-    let links = PathResolver::default();
+    let links = LinkResolver::default();
     let real = programs.filter_map(|program| links.canonicalize(&program));
     let own = real.filter_map(|program| Some(program.parent()?.parent()?.join("etc/gitconfig")));
     own.chain(["/etc/gitconfig".into(), "/usr/local/etc/gitconfig".into()]).collect()
@@ -98,7 +98,7 @@ pub fn followed_by_git(
     folder: &Path,
     within: &Path,
     user: &UserGitConfig,
-    links: &PathResolver,
+    links: &LinkResolver,
 ) -> Vec<PathBuf> {
     let (Some(folder), Some(within)) = (links.canonicalize(folder), links.canonicalize(within))
     else {
@@ -169,7 +169,7 @@ pub fn followed_by_git(
 pub fn with_link_targets(
     paths: impl Iterator<Item = PathBuf>,
     within: &Path,
-    links: &PathResolver,
+    links: &LinkResolver,
 ) -> Vec<PathBuf> {
     let mut found = FollowedPaths::new(within, &within.join(".git"), links);
     paths.for_each(|path| found.add(&path));
@@ -180,7 +180,7 @@ pub fn with_link_targets(
 pub fn link_targets_within(
     paths: impl Iterator<Item = PathBuf>,
     within: &Path,
-    links: &PathResolver,
+    links: &LinkResolver,
 ) -> Vec<PathBuf> {
     let mut found = FollowedPaths::new(within, &within.join(".git"), links);
     found.outside = Some(BTreeSet::new());
@@ -208,7 +208,7 @@ const MAX_ENTRIES: usize = 10_000;
 
 struct FollowedPaths<'a> {
     within: &'a Path,
-    links: &'a PathResolver,
+    links: &'a LinkResolver,
     /// The repository of the work tree, whose own files are protected as such.
     own: [PathBuf; 3],
     paths: Vec<PathBuf>,
@@ -219,7 +219,7 @@ struct FollowedPaths<'a> {
 }
 
 impl<'a> FollowedPaths<'a> {
-    fn new(within: &'a Path, git: &Path, links: &'a PathResolver) -> Self {
+    fn new(within: &'a Path, git: &Path, links: &'a LinkResolver) -> Self {
         let own = ["hooks", "config", "config.worktree"].map(|name| git.join(name));
         Self { within, links, own, paths: Vec::new(), seen: 0, outside: None }
     }

@@ -7,7 +7,7 @@ use super::followed::{UserGitConfig, followed_by_git};
 use super::scan::{GitItems, MAX_CONFIG, is_git_name, read};
 use super::{MAX_REPOSITORIES, ScanRoot};
 use crate::exec::protected::absent_paths::DENIED_SUFFIX;
-use crate::workspace::PathResolver;
+use crate::workspace::LinkResolver;
 
 /// The most files that are looked at in one work tree.
 const MAX_FILES: usize = 10_000;
@@ -38,7 +38,7 @@ pub(super) fn rename_followed(
     let mut notices = Vec::new();
     for work_tree in new.take(MAX_REPOSITORIES) {
         let folder = root.path.join(work_tree);
-        for path in followed_by_git(&folder, &folder, user, &PathResolver::default()) {
+        for path in followed_by_git(&folder, &folder, user, &LinkResolver::default()) {
             let Ok(path) = path.strip_prefix(&root.path) else { continue };
             for file in files_at(root, path) {
                 let beside = file.strip_prefix(work_tree).unwrap_or(&file);

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use architect::exec::{SandboxLevel, SandboxMode, UserGitConfig, followed_by_git};
-use architect::workspace::PathResolver;
+use architect::workspace::LinkResolver;
 use serde_json::{Value, json};
 
 use crate::tools::fixture::{ToolFixture, yolo_settings};
@@ -1325,7 +1325,7 @@ impl UserWorkspace {
                 &path,
                 &path,
                 &policy.user_git,
-                &PathResolver::default(),
+                &LinkResolver::default(),
             ));
             policy.record_path = Some(architect::exec::new_record_path(&around.join("state")));
             (policy.mode, policy.ceiling) = (mode, ceiling);
@@ -1468,7 +1468,7 @@ fn what_a_repository_above_the_workspace_runs_in_it_is_protected() {
                     path,
                     path,
                     &user,
-                    &PathResolver::default(),
+                    &LinkResolver::default(),
                 ));
                 policy.mode =
                     if is_confined { SandboxMode::WorkspaceWrite } else { SandboxMode::Off };
@@ -1530,7 +1530,7 @@ fn what_variables_of_the_user_make_git_run_is_protected() {
                     &path,
                     &path,
                     &policy.user_git,
-                    &PathResolver::default(),
+                    &LinkResolver::default(),
                 ));
                 policy.mode = mode;
             });
@@ -1761,7 +1761,7 @@ impl UserWorkspace {
             let output = user(&around, &make);
             assert!(output.0, "{}", output.1);
             let (path, user) = (&policy.workspace, UserGitConfig::default());
-            policy.protected.extend(followed_by_git(path, path, &user, &PathResolver::default()));
+            policy.protected.extend(followed_by_git(path, path, &user, &LinkResolver::default()));
             (policy.mode, policy.ceiling) = (mode, ceiling);
         });
         let canary = world.path.parent().unwrap().join("canary");

@@ -184,7 +184,7 @@ impl KeySpec {
 }
 
 /// What the name of each environment variable for this program begins with.
-pub(super) const VARIABLE_PREFIX: &str = "ARCHITECT_";
+pub const VARIABLE_PREFIX: &str = "ARCHITECT_";
 
 /// What a path names.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 /// The paths of one policy are in the same few folders. Later changes of these are not seen, so it is for paths that are
 /// resolved at one moment. A path of more links than the system follows is resolved if the later ones are known already.
 #[derive(Debug, Default)]
-pub struct PathResolver {
+pub struct LinkResolver {
     /// Where absolute paths lead; `None` where that does not exist.
     resolved: RefCell<HashMap<PathBuf, Option<PathBuf>>>,
     /// What is at paths whose folders have no links.
@@ -28,7 +28,7 @@ enum PathEntry {
 /// The most links that the system follows.
 pub(crate) const MAX_LINKS: usize = 40;
 
-impl PathResolver {
+impl LinkResolver {
     /// Returns an existing path without links.
     pub fn canonicalize(&self, path: &Path) -> Option<PathBuf> {
         let bytes = path.as_os_str().as_bytes();
@@ -136,7 +136,7 @@ mod tests {
         let paths = "a a/b absolute/b a/up absolute/up/.. a/file a/file/.. a/file/x a/file/ a/./b dangling \
             dangling/x round to-file root root/tmp none none/x none/../a l5 l44 a/../../..";
         // In both orders: what is known must not change what follows.
-        let (first, second) = (PathResolver::default(), PathResolver::default());
+        let (first, second) = (LinkResolver::default(), LinkResolver::default());
         let all: Vec<PathBuf> = paths.split_whitespace().map(|path| top.join(path)).collect();
         let checked = all.iter().map(|path| (&first, path));
         for (resolver, path) in checked.chain(all.iter().rev().map(|path| (&second, path))) {
@@ -152,7 +152,7 @@ mod tests {
         let (there, link) = (top.join("there"), folder.path().join("link"));
         fs::create_dir(&there).unwrap();
         symlink(&there, &link).unwrap();
-        let resolver = PathResolver::default();
+        let resolver = LinkResolver::default();
         assert_eq!(resolver.resolve(&link).unwrap().as_os_str(), there.as_os_str());
         assert_eq!(resolver.resolve(&link.join(".git/hooks")), Some(there.join(".git/hooks")));
     }
