@@ -26,8 +26,8 @@ use crate::exec::{
 use crate::policy::GuardedFiles;
 use crate::port::{lock, unique_id};
 use crate::types::{hex, matches_wildcard};
-use crate::workspace::PathResolver;
 use crate::workspace::worktree::{BRANCH_PREFIX, is_isolated};
+use crate::workspace::{LinkResolver, remove_tree};
 
 /// Where commands run: those of the model confined, those of the user as the user.
 #[derive(Clone)]
@@ -70,7 +70,7 @@ impl SandboxTemp {
 
 impl Drop for SandboxTemp {
     fn drop(&mut self) {
-        match fs::remove_dir_all(&self.0) {
+        match remove_tree(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 log::debug!("the temporary files in {} stay: {error}", self.0.display());
             }
@@ -190,7 +190,7 @@ fn build_policy(
     skills: &UserSkills,
 ) -> SandboxPolicy {
     let sandbox = &config.settings.sandbox;
-    let links = PathResolver::default();
+    let links = LinkResolver::default();
     let writable = without_links_out("sandbox.writable", &sandbox.writable, &workspace);
     let readable = without_links_out("sandbox.readable", &sandbox.readable, &workspace);
     let folders = world.folders();
@@ -281,7 +281,7 @@ fn user_files(
     skills: &UserSkills,
     workspace: &Path,
     writable: &[PathBuf],
-    links: &PathResolver,
+    links: &LinkResolver,
 ) -> Vec<PathBuf> {
     let used = skills.folders();
     let SkillSources { folders, parents, .. } = skills.sources();
@@ -402,7 +402,7 @@ fn workspace_dotfiles(
     home: &Path,
     workspace: &Path,
     writable: &[PathBuf],
-    links: &PathResolver,
+    links: &LinkResolver,
 ) -> Vec<PathBuf> {
     let below = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();

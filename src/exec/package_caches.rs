@@ -12,7 +12,6 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -24,7 +23,8 @@ use serde::{Deserialize, Serialize};
 
 use super::command_env::Variable;
 use super::stored_path;
-use crate::workspace::create_private_folder;
+use crate::types::Durability;
+use crate::workspace::{create_private_folder, remove_tree, replace_file};
 
 /// The caches of package managers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,8 +144,9 @@ impl PackageCaches {
         let Some(store) = &self.store else { return Ok(()) };
         create_private_folder(store)?;
         let owner = store.join(OWNER);
-        if !owner.exists() {
-            fs::write(owner, workspace.as_os_str().as_bytes())?;
+        let workspace = workspace.as_os_str().as_bytes();
+        if fs::read(&owner).ok().as_deref() != Some(workspace) {
+            replace_file(&owner, workspace, Durability::Os)?;
         } else if let Err(error) =
             File::open(&owner).and_then(|file| file.set_modified(SystemTime::now()))
         {
@@ -216,30 +217,11 @@ pub fn sweep_caches(all: &Path) {
         if is_gone
             && workspace.is_absolute()
             && fs::symlink_metadata(&owner).is_ok_and(|data| is_old(&data))
-            && let Err(error) = remove(&store)
+            && let Err(error) = remove_tree(&store)
         {
             log::debug!("could not remove {}: {error}", store.display());
         }
     }
-}
-
-/// Removes a folder, including read-only folders of package managers.
-fn remove(folder: &Path) -> io::Result<()> {
-    let denied = match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
-        removed => return removed,
-    };
-    let mut todo = vec![folder.to_owned()];
-    while let Some(folder) = todo.pop() {
-        if fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).is_err() {
-            return Err(denied);
-        }
-        let entries = fs::read_dir(&folder)?.flatten();
-        // Links to folders are not followed.
-        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        todo.extend(folders.map(|entry| entry.path()));
-    }
-    fs::remove_dir_all(folder)
 }
 
 /// Opens a folder that commands may write, in a parent that they cannot replace. If a command replaced it, the
@@ -314,6 +296,8 @@ impl OverlayFolders {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

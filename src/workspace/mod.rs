@@ -19,11 +19,11 @@ pub mod index;
 mod input_file;
 mod io_error;
 mod line_page;
+mod link_resolver;
 mod listing;
 mod open_folder;
 mod output_file;
 mod path;
-mod path_resolver;
 mod root;
 mod text;
 mod text_diff;
@@ -42,16 +42,16 @@ pub use generated_folders::is_generated;
 pub use input_file::{open_input, read_input};
 pub use io_error::{IoContext, IoError};
 pub use line_page::{LinePage, LinePosition, MAX_LINE_PAGE, read_line_page};
+pub use link_resolver::LinkResolver;
+pub(crate) use link_resolver::MAX_LINKS;
 pub use listing::{FileKind, FileLookup, FolderEntry, entries, has_readable_ignore_files};
 pub(crate) use open_folder::{
     OWNER, create_canonical, enter_canonical_parent, open_below, open_canonical,
-    open_canonical_parent, open_file, open_parent, real_path, remove_unneeded, replace_entry,
-    set_folder_mode,
+    open_canonical_parent, open_file, open_parent, real_path, remove_tree, remove_unneeded,
+    replace_entry, set_folder_mode,
 };
 pub use output_file::{open_anywhere, open_for_append, open_without_links, resolve_inside};
 pub use path::{PathError, RelPath, link_target};
-pub(crate) use path_resolver::MAX_LINKS;
-pub use path_resolver::PathResolver;
 pub use root::{OpenFile, WorkspaceRoot};
 pub use text::{Encoding, TextFile, is_binary};
 pub use text_diff::unified_diff;

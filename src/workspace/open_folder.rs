@@ -16,7 +16,7 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::{Mode, OFlags, fchmod, mkdirat, openat};
 use rustix::io::Errno;
 
-use super::path_resolver::PathResolver;
+use super::link_resolver::LinkResolver;
 
 /// Does something again if it fails: an error of a disk need not last.
 pub(in crate::workspace) fn twice<T, E>(act: impl Fn() -> Result<T, E>) -> Result<T, E> {
@@ -35,6 +35,27 @@ pub(crate) fn remove_unneeded<T>(shown: impl Display, remove: impl Fn() -> io::R
         log::warn!("could not remove {shown}: {error}");
     }
     failed.is_none()
+}
+
+/// Removes a folder with everything in it, also where folders may not be written, as package managers and tests make them.
+///
+/// # Errors
+///
+/// Fails on an I/O error.
+pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
+    let removed = std::fs::remove_dir_all(path);
+    if !removed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+        return removed;
+    }
+    let mut folders = vec![path.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let _ = std::fs::set_permissions(&folder, Permissions::from_mode(OWNER));
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        // Links to folders are not followed.
+        let inside = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        folders.extend(inside.map(|entry| entry.path()));
+    }
+    std::fs::remove_dir_all(path)
 }
 
 /// All permissions of a folder's owner.
@@ -242,7 +263,7 @@ fn walk(
 
 /// Resolves the links of an absolute path, as far as it exists.
 pub(crate) fn real_path(path: &Path) -> PathBuf {
-    PathResolver::default().resolve(path).unwrap_or_else(|| path.to_owned())
+    LinkResolver::default().resolve(path).unwrap_or_else(|| path.to_owned())
 }
 
 #[cfg(test)]

@@ -11,7 +11,9 @@ use std::time::{Duration, SystemTime};
 use rustix::process::geteuid;
 
 use super::policy::{SandboxPolicy, TempOwner};
+use crate::exec::protected::snapshot::remove_entry;
 use crate::port::lock;
+use crate::workspace::remove_tree;
 
 /// Creates the folder, if the supervisors own it.
 ///
@@ -34,9 +36,12 @@ pub(in crate::exec) fn create(policy: &SandboxPolicy) -> io::Result<()> {
     made.map(|()| lock_folder(&policy.temp))
 }
 
-/// Locks the folder for the life of this process, so that it is not taken for an abandoned one.
+/// The locked folders of this process.
+static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// Locks the folder for the life of this process, so that it is not taken for an abandoned one, and so that no other
+/// supervisor removes it.
 fn lock_folder(folder: &Path) {
-    static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
     // Without the lock, its age still protects it.
     let locked = File::open(folder).ok().filter(|folder| folder.try_lock_shared().is_ok());
     lock(&HELD).extend(locked);
@@ -63,7 +68,7 @@ pub fn remove_abandoned(around: &Path, prefix: &str) {
             && entry.metadata().is_ok_and(|data| is_left(&data))
             && let Ok(folder) = File::open(entry.path())
             && folder.try_lock().is_ok()
-            && let Err(error) = fs::remove_dir_all(entry.path())
+            && let Err(error) = remove_tree(&entry.path())
         {
             log::debug!("could not remove {}: {error}", entry.path().display());
         }
@@ -91,9 +96,14 @@ impl TempCleanup {
         Some(Self { around, path })
     }
 
-    /// Removes the folder. Every supervisor tries, and the last one finds no other writer.
+    /// Removes the folder, unless other supervisors use it: the last one removes it. In the view of a command it may be
+    /// `/tmp`, and without it nothing that is mounted below is found.
     pub(in crate::exec) fn run(self) {
         let Self { around, path } = self;
+        // An attempt that fails gives up the shared lock, so one of two simultaneous ones succeeds.
+        if !lock(&HELD).iter().all(|held| held.try_lock().is_ok()) {
+            return;
+        }
         // In a mount namespace, the folder may be a mount point itself.
         let _ = rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH);
         // Or be mounted at `/tmp`, with further mounts in it that block its removal.
@@ -107,7 +117,7 @@ impl TempCleanup {
             let _ = rustix::mount::unmount(usual, rustix::mount::UnmountFlags::DETACH);
         }
         if let Some(name) = path.file_name() {
-            let _ = around.remove_dir_all(name);
+            let _ = around.remove_dir_all(name).or_else(|_| remove_entry(&around, name));
         }
     }
 }
@@ -115,6 +125,29 @@ impl TempCleanup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Fault T5: in the view of another supervisor, its workspace is mounted below this folder.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_folder_is_removed_by_the_last_supervisor() {
+        let around = tempfile::tempdir().unwrap();
+        let temp = around.path().join("t");
+        let policy = SandboxPolicy {
+            temp: temp.clone(),
+            temp_owner: TempOwner::Supervisors,
+            ..SandboxPolicy::default()
+        };
+        create(&policy).unwrap();
+        let other = File::open(&temp).unwrap();
+        other.try_lock_shared().unwrap();
+        TempCleanup::open(&policy).unwrap().run();
+        assert!(temp.is_dir());
+        // The first one has given up its lock.
+        assert!(other.try_lock().is_ok());
+        drop(other);
+        TempCleanup::open(&policy).unwrap().run();
+        assert!(!temp.exists());
+    }
 
     #[test]
     fn abandoned_folders_are_removed() {

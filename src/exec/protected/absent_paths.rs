@@ -48,6 +48,22 @@ impl AbsentPaths {
         self.0.iter().any(|path| exists(path).unwrap_or_else(|_| !is_missing(path)))
     }
 
+    /// Returns whether there are none.
+    pub(in crate::exec) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns whether a path is among them.
+    pub(in crate::exec) fn contains(&self, path: &PathBuf) -> bool {
+        self.0.contains(path)
+    }
+
+    /// Returns those that exist now.
+    pub(in crate::exec) fn existing(&self) -> Self {
+        let exists = |path: &&PathBuf| matches!(find_created(path), Ok(Some(_)));
+        Self(self.0.iter().filter(exists).cloned().collect())
+    }
+
     /// Renames those that exist now, and returns their paths, also those that cannot be renamed. What is behind a link
     /// stays, and the link is renamed.
     pub(in crate::exec) fn rename_created(&self) -> Vec<PathBuf> {

@@ -247,7 +247,7 @@ impl PathSnapshot<'_> {
         for path in self.writable_ancestors(root) {
             let Ok((folder, name)) = open_canonical_parent(&path) else { continue };
             if open_to_owner(&folder, name).is_err() {
-                let _ = remove(&folder, name);
+                let _ = remove_entry(&folder, name);
                 let _ = folder.create_dir(name);
             }
         }
@@ -299,19 +299,19 @@ fn write_entry(folder: &Dir, name: &OsStr, entry: &SavedEntry) -> io::Result<()>
     match entry {
         SavedEntry::Folder { .. } => {
             if open_to_owner(folder, name).is_err() {
-                let _ = remove(folder, name);
+                let _ = remove_entry(folder, name);
                 folder.create_dir(name)?;
             }
             Ok(())
         }
         SavedEntry::Link { to } => {
-            let _ = remove(folder, name);
+            let _ = remove_entry(folder, name);
             folder.symlink_contents(to, name)
         }
         SavedEntry::File { mode, owner, content } => {
             let write = || replace_below(folder, name, content, *owner, *mode);
             // What the command has made of the file may need the space.
-            write().or_else(|_| remove(folder, name).and_then(|()| write()))
+            write().or_else(|_| remove_entry(folder, name).and_then(|()| write()))
         }
     }
 }
@@ -333,7 +333,7 @@ fn replace_below(
         }
         file.set_permissions(Permissions::from_mode(mode))?;
         if folder.symlink_metadata(name).is_ok_and(|found| found.is_dir()) {
-            let _ = remove(folder, name);
+            let _ = remove_entry(folder, name);
         }
         Ok(())
     })
@@ -351,7 +351,7 @@ fn remove_others(
         return;
     }
     if !was_there(path) {
-        let _ = remove(folder, name);
+        let _ = remove_entry(folder, name);
         return;
     }
     if let Ok(folder) = open_to_owner(folder, name) {
@@ -362,13 +362,14 @@ fn remove_others(
     }
 }
 
-fn remove(parent: &Dir, name: &OsStr) -> io::Result<()> {
+/// Removes what a path is, also where folders may not be written.
+pub(in crate::exec) fn remove_entry(parent: &Dir, name: &OsStr) -> io::Result<()> {
     if !parent.symlink_metadata(name)?.is_dir() {
         return parent.remove_file(name);
     }
     let folder = open_to_owner(parent, name)?;
     for inner in folder.entries()? {
-        let _ = remove(&folder, &inner?.file_name());
+        let _ = remove_entry(&folder, &inner?.file_name());
     }
     parent.remove_dir(name)
 }

@@ -131,10 +131,15 @@ impl CleanupRecord {
                 WatchedRoot { root, place, exact, own, scanner, before, targets, private };
             notices.extend(watched.clean(&left.mounted, &[], user));
         }
-        notices.extend(absent.rename_created().into_iter().map(|path| {
+        let created = absent.rename_created();
+        // In the view of a supervisor, something may be mounted there. The next start of the program sees it as it is.
+        left.absent = absent.existing();
+        let renamed = created.iter().filter(|path| !left.absent.contains(path));
+        notices.extend(renamed.map(|path| {
             format!("{} is protected; what a command created there was renamed", path.display())
         }));
-        (notices, (!left.roots.is_empty()).then_some(left))
+        let is_done = left.roots.is_empty() && left.absent.is_empty();
+        (notices, (!is_done).then_some(left))
     }
 
     /// Returns whether all of its folders are gone, and have been for long.

@@ -8,7 +8,6 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use cap_std::ambient_authority;
@@ -18,7 +17,8 @@ use sha2::{Digest, Sha256};
 
 use crate::types::hex;
 use crate::workspace::open_folder::{
-    copy_entry, create_below, is_gone, open_below, open_file, open_parent, set_folder_mode,
+    copy_entry, create_below, is_gone, open_below, open_file, open_parent, remove_tree,
+    set_folder_mode,
 };
 use crate::workspace::{IoContext, IoError};
 
@@ -235,13 +235,7 @@ pub(super) fn remove_entry(folder: &Dir, name: &OsStr) -> io::Result<()> {
 /// Removes a file or a link, or a folder with everything in it, whatever its modes.
 pub(super) fn remove_all(path: &Path) -> Result<(), IoError> {
     let removed = match fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => fs::remove_dir_all(path).or_else(|error| {
-            if error.kind() == io::ErrorKind::PermissionDenied {
-                open_folders(path);
-                return fs::remove_dir_all(path);
-            }
-            Err(error)
-        }),
+        Ok(found) if found.is_dir() => remove_tree(path),
         Ok(_) => fs::remove_file(path),
         Err(error) => Err(error),
     };
@@ -251,19 +245,10 @@ pub(super) fn remove_all(path: &Path) -> Result<(), IoError> {
     }
 }
 
-/// Makes the folders below a path writable for their owner.
-fn open_folders(path: &Path) {
-    let mut folders = vec![path.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let _ = fs::set_permissions(&folder, fs::Permissions::from_mode(0o700));
-        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-        let inside = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        folders.extend(inside.map(|entry| entry.path()));
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
