@@ -16,6 +16,7 @@ use super::git_config::{GitSetting, PlaceValue, format_config, has_word, parse_g
 use super::scan::{self, GitItem, GitItemKind, GitItems, ItemContent, is_git_name};
 use crate::exec::confine::policy::resolve_path;
 use crate::exec::protected::absent_paths::{denied_names, is_denied_name};
+use crate::port::unique_id;
 use crate::workspace::worktree::named_folder;
 
 /// Commands of a rebase list that run no program.
@@ -173,9 +174,11 @@ pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> 
 fn apply(root: &ScanRoot, path: &Path, remedy: &Replacement) -> (io::Result<()>, Option<PathBuf>) {
     match remedy {
         Replacement::Content(content, mode, _) => {
+            // First, so that a full disk or a kill leaves no part of it at the path.
+            let written = write_beside(&root.dir, path, content, *mode);
             // The rejected file stays readable.
             let kept = rename_item(&root.dir, path).ok().flatten();
-            (write_file(&root.dir, path, content, *mode), kept)
+            (written.and_then(|new| put_in_place(&root.dir, &new, path)), kept)
         }
         Replacement::Permissions(mode, _) => (set_permissions(&root.dir, path, *mode), None),
         Replacement::Rename(_) => match rename_item(&root.dir, path) {
@@ -451,17 +454,37 @@ pub(super) fn rename_item(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>
     }
 }
 
-/// Replaces a file.
+/// Writes a file.
 fn write_file(root: &Dir, path: &Path, content: &[u8], mode: Option<u32>) -> io::Result<()> {
+    let new = write_beside(root, path, content, mode)?;
+    put_in_place(root, &new, path)
+}
+
+/// Renames what was written beside a path; removes it if that fails.
+fn put_in_place(root: &Dir, new: &Path, path: &Path) -> io::Result<()> {
+    root.rename(new, root, path).inspect_err(|_| {
+        let _ = root.remove_file(new);
+    })
+}
+
+/// Writes a file beside its path. Returns the path that it has for now.
+fn write_beside(root: &Dir, path: &Path, content: &[u8], mode: Option<u32>) -> io::Result<PathBuf> {
+    let new = path.with_file_name(format!(".{}", unique_id()));
     let write = || {
         let mut options = OpenOptions::new();
         // No other user reads it before its own permissions are set.
         options.write(true).create_new(true).mode(if mode.is_some() { 0o600 } else { 0o644 });
-        let mut file = root.open_with(path, &options)?.into_std();
-        file.write_all(content)?;
-        mode.map_or(Ok(()), |mode| file.set_permissions(Permissions::from_mode(mode)))
+        let mut file = root.open_with(&new, &options)?.into_std();
+        let written = file.write_all(content);
+        let permissions = mode.map(Permissions::from_mode);
+        written
+            .and_then(|()| permissions.map_or(Ok(()), |mode| file.set_permissions(mode)))
+            .inspect_err(|_| {
+                let _ = root.remove_file(&new);
+            })
     };
-    with_writable_folder(root, path, write)
+    with_writable_folder(root, path, write)?;
+    Ok(new)
 }
 
 /// Sets the permissions of a file, through no link.

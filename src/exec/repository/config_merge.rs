@@ -18,8 +18,11 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 pub(super) fn replace_file(temp: &Dir, folder: &Path, content: &[u8]) -> io::Result<()> {
     temp.create_dir_all(folder)?;
     let new = folder.join(Uuid::now_v7().simple().to_string());
-    temp.open_with(&new, OpenOptions::new().write(true).create_new(true))?.write_all(content)?;
-    temp.rename(&new, temp, folder.join("config"))
+    let mut file = temp.open_with(&new, OpenOptions::new().write(true).create_new(true))?;
+    let written = file.write_all(content);
+    written.and_then(|()| temp.rename(&new, temp, folder.join("config"))).inspect_err(|_| {
+        let _ = temp.remove_file(&new);
+    })
 }
 
 /// Writes a configuration as git does: to a lock file first.

@@ -49,7 +49,7 @@ use super::confine::SandboxLevel;
 use super::confine::policy::{CopiedFile, LinkedRepositoryAccess, SandboxMode, SandboxPolicy};
 use super::protected::absent_paths::AbsentPaths;
 use crate::port::lock;
-use crate::workspace::{PathResolver, open_canonical, real_path};
+use crate::workspace::{LinkResolver, open_canonical, real_path};
 
 /// A folder that is searched for repositories.
 struct ScanRoot {
@@ -178,13 +178,13 @@ impl RepositoryGuard {
     /// Protects what git runs or follows below a folder when it works in a work tree.
     fn protect_named(&mut self, work_tree: &Path, within: &Path) {
         let found =
-            followed_by_git(work_tree, within, &self.policy.user_git, &PathResolver::default());
+            followed_by_git(work_tree, within, &self.policy.user_git, &LinkResolver::default());
         self.protect_all(found);
     }
 
     /// Protects paths, and what they lead to in a folder.
     fn protect_with_links(&mut self, paths: impl Iterator<Item = PathBuf>, within: &Path) {
-        let found = with_link_targets(paths, within, &PathResolver::default());
+        let found = with_link_targets(paths, within, &LinkResolver::default());
         self.protect_all(found);
     }
 
@@ -364,29 +364,32 @@ impl RepositoryGuard {
     }
 
     /// Gives a worker copies of the current configurations.
-    pub(super) fn write_copies(&self, copies: &Path) -> Vec<Vec<u8>> {
+    pub(super) fn write_copies(&self, copies: &Path) -> ConfigCopies {
         let Ok(temp) = Dir::open_ambient_dir(&self.policy.temp, ambient_authority()) else {
-            return Vec::new();
+            return ConfigCopies::default();
         };
         let lent = self.policy.copied.iter().zip(&self.config_folders).map(|(lent, owner)| {
             let content = scan::read(owner, Path::new("config"), MAX_CONFIG).unwrap_or_default();
-            if let Err(error) = replace_file(&temp, &copies.join(&lent.copy), &content) {
-                log::debug!("{} was not copied: {error}", lent.file.display());
-            }
-            content
+            let copied = replace_file(&temp, &copies.join(&lent.copy), &content);
+            copied
+                .inspect_err(|error| log::debug!("{} was not copied: {error}", lent.file.display()))
+                .map(|()| content)
+                .ok()
         });
-        lent.collect()
+        ConfigCopies(lent.collect())
     }
 
     /// Merges the harmless changes that a command made in its copies.
-    pub(super) fn merge_copies(&self, copies: &Path, before: &[Vec<u8>]) -> Vec<String> {
+    pub(super) fn merge_copies(&self, copies: &Path, before: &ConfigCopies) -> Vec<String> {
         let Ok(temp) = Dir::open_ambient_dir(&self.policy.temp, ambient_authority()) else {
             return Vec::new();
         };
         let mut open = private_folders(&self.policy);
         open.extend(self.policy.writable.iter().filter_map(|path| path.canonicalize().ok()));
-        let lent = self.policy.copied.iter().zip(&self.config_folders).zip(before);
+        let lent = self.policy.copied.iter().zip(&self.config_folders).zip(&before.0);
         let taken = lent.filter_map(|((lent, owner), old)| {
+            // Where nothing was copied, the command had an earlier copy, or none.
+            let old = old.as_ref()?;
             let new = scan::read(&temp, &copies.join(&lent.copy).join("config"), MAX_CONFIG).ok()?;
             if new == *old {
                 return None;
@@ -410,6 +413,10 @@ impl RepositoryGuard {
         taken.collect()
     }
 }
+
+/// The configurations that a command got copies of; `None` for one that could not be copied.
+#[derive(Default)]
+pub(super) struct ConfigCopies(Vec<Option<Vec<u8>>>);
 
 impl Drop for RepositoryGuard {
     fn drop(&mut self) {
@@ -440,7 +447,7 @@ fn read_only_paths(policy: &SandboxPolicy) -> Vec<PathBuf> {
 fn private_folders(policy: &SandboxPolicy) -> Vec<PathBuf> {
     let temp = Some(&policy.temp).filter(|temp| !temp.as_os_str().is_empty());
     let all = policy.caches.store.iter().chain(temp);
-    let links = PathResolver::default();
+    let links = LinkResolver::default();
     all.filter_map(|path| links.resolve(path)).collect()
 }
 

@@ -35,7 +35,7 @@ use super::confine::policy::SandboxPolicy;
 use super::confine::{Enforcement, SandboxLevel};
 use super::egress::EgressProxy;
 use super::output_watcher::OutputWatcher;
-use super::repository::RepositoryGuard;
+use super::repository::{ConfigCopies, RepositoryGuard};
 use crate::port::{CancellationToken, lock};
 use crate::workspace::real_path;
 
@@ -227,7 +227,7 @@ impl Supervisor {
         worker: &SupervisorWorker,
         command: &CommandSpec,
         files: &[BorrowedFd<'_>],
-    ) -> Result<Vec<Vec<u8>>, ExecError> {
+    ) -> Result<ConfigCopies, ExecError> {
         let CommandSpec { timeout, kill_timeout, .. } = *command;
         let words =
             command.command_words().encode().map_err(|e| ExecError::Start(e.to_string()))?;

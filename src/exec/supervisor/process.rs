@@ -13,6 +13,7 @@ use super::supervise::timespec;
 use super::worker::SupervisorWorker;
 use super::{Supervisor, create_pipe};
 use crate::exec::command::{CommandEnd, CommandSpec, ExecError};
+use crate::exec::repository::ConfigCopies;
 use crate::port::lock;
 
 /// A long-lived command. Dropping it kills it and everything that it started.
@@ -23,7 +24,7 @@ pub struct ChildCommand {
     ended: Mutex<Option<CommandEnd>>,
     supervisor: Supervisor,
     /// The original contents of the configuration files that it has copies of.
-    copied: Vec<Vec<u8>>,
+    copied: ConfigCopies,
 }
 
 /// The engine's ends of a command's standard files.
