@@ -81,9 +81,13 @@ fn serve_in_namespaces(link: SupervisorLink, policy: SandboxPolicy) -> io::Resul
         Ok(mut first) => {
             // Only the new process may hold this end of the connection.
             drop(again);
-            rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
-            helper::forbid_inspection()?;
-            first.wait().map(|_| ())
+            let ready = std::fs::File::open("/dev/null")
+                .and_then(|null| Ok(rustix::stdio::dup2_stdin(null)?))
+                .and_then(|()| helper::forbid_inspection());
+            if ready.is_err() {
+                let _ = first.kill();
+            }
+            first.wait().and(ready)
         }
         Err(why) => again.send(&lower(&why), &[], &[]),
     }

@@ -256,8 +256,8 @@ pub(in crate::exec) fn serve(
         match spawn(CommandStart { words, stdin, stdout, stderr }) {
             Ok(leader) => {
                 let started = SupervisorReport::Started { pid: leader.as_raw_nonzero().get() };
-                let ended = match link.send(&started, &[], &[]) {
-                    Ok(()) => SupervisedCommand {
+                let ended = if link.send(&started, &[], &[]).is_ok() {
+                    SupervisedCommand {
                         link,
                         leader,
                         timeout,
@@ -267,12 +267,11 @@ pub(in crate::exec) fn serve(
                         memory_checked: Cell::new(Instant::now()),
                         handle: open_pidfd(leader),
                     }
-                    .run(),
+                    .run()
+                } else {
                     // The engine ended while the command was being started.
-                    Err(_) => {
-                        rules.tree.kill_all(leader, KILL_TIMEOUT);
-                        None
-                    }
+                    rules.tree.kill_all(leader, KILL_TIMEOUT);
+                    None
                 };
                 let renamed = rules.absent.rename_created();
                 let RestoredPaths { restored, failed: unrestored } =
