@@ -475,9 +475,12 @@ impl Call {
                 || "a name with .denied at its end, or a link on the way to it was".to_owned(),
                 |new| relative(&new),
             );
+            let made = match path.symlink_metadata() {
+                Err(_) => format!("was renamed to {new}"),
+                Ok(_) => "could not be renamed; remove it before a program reads it".to_owned(),
+            };
             format!(
-                "sandbox denied: {} is protected, and nothing may be put there; what the command made of it was renamed \
-                 to {new}",
+                "sandbox denied: {} is protected, and nothing may be put there; what the command made of it {made}",
                 relative(path)
             )
         }));
