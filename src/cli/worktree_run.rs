@@ -110,7 +110,7 @@ impl WorktreeRun {
         let failed =
             |error| CliError::failed(format!("could not write {}: {error}", marker.display()));
         let made = Self::create(config, env, WorktreeName::Given(name), content);
-        if made.is_ok() || !is_own {
+        if made.is_ok() {
             // A command may have put a link there, if the folder is in its workspace.
             let flags = OFlags::NOFOLLOW.bits().cast_signed();
             let mut options = File::options();

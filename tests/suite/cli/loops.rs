@@ -426,3 +426,15 @@ fn a_loop_in_a_worktree_leaves_the_folder_as_it_is() {
     assert!(worktree["merge_command"].as_str().unwrap().contains("worktrees merge loop-"));
     assert_eq!(worktree["lines_added"], 3, "{worktree}");
 }
+
+#[test]
+fn the_worktree_of_another_run_is_never_taken_over() {
+    let repeated = Loop::appending(0);
+    let args = ["run", "x", "--mode", "yolo", "--worktree", "fix"];
+    assert_eq!(repeated.cli.run(&[&args[..], &MODEL].concat()).code, 0);
+    for _ in 0..2 {
+        let ran = repeated.run_checked(&["--worktree", "fix"]);
+        assert_eq!(ran.code, 3, "{}", ran.err);
+        assert!(ran.err.contains("fix"), "{}", ran.err);
+    }
+}
