@@ -189,7 +189,14 @@ impl CellRunner<'_> {
                 let session_id = Some(lease.session.to_string().into());
                 let result = RunResult::not_started(error.to_string());
                 let result = RunResult { session_id, exit_code, ..result };
-                let document = failed_cell(&result, cell);
+                let mut document = failed_cell(&result, cell);
+                // What its session has cost and answered stays.
+                if let Some(mut ended) = self.stored_result(lease) {
+                    for key in ["status", "stop_reason", "exit_code", "error", "checks"] {
+                        ended[key] = document[key].take();
+                    }
+                    document = ended;
+                }
                 if let Err(error) = self.folder.write_result(lease.session, &document) {
                     return CellEnd::NotStored(error.to_string());
                 }
@@ -198,14 +205,19 @@ impl CellRunner<'_> {
         }
     }
 
+    /// Returns the result of the session, if it has ended and does not go on.
+    fn stored_result(&self, lease: &Lease) -> Option<Value> {
+        let stored = self.folder.read_result(lease.session);
+        stored.filter(|result| result.get(RESUMABLE).is_none())
+    }
+
     fn try_run(
         &self,
         cell: &BatchCell,
         lease: &Lease,
         interrupts: &RunInterrupts,
     ) -> Result<CellEnd, CellError> {
-        let stored = self.folder.read_result(lease.session);
-        let stored = stored.filter(|result| result.get(RESUMABLE).is_none());
+        let stored = self.stored_result(lease);
         if let Some(result) = stored.as_ref().filter(|result| result.get("checks").is_some()) {
             return Ok(CellEnd::Finished(outcome_of(result), result.clone()));
         }

@@ -76,3 +76,18 @@ fn an_unknown_commit_is_a_mistake() {
     assert_eq!(ran.code, 3, "{}", ran.err);
     assert!(ran.err.contains("tasks.jsonl:2: `ref`: ") && ran.err.contains("v3"), "{}", ran.err);
 }
+
+#[test]
+fn what_a_session_has_done_stays_in_the_result_when_its_patch_can_not_be_made() {
+    let batch = on_repository();
+    batch.cli.write(
+        "script.toml",
+        &appending(0).replace("echo ran >> ran", "rm -r $(git rev-parse --git-dir)"),
+    );
+    batch.run(&["--sandbox", "off"]);
+    for result in batch.results() {
+        assert_eq!((&result["status"], &result["exit_code"]), (&json!("failed"), &json!(1)));
+        assert_eq!((&result["output"], &result["llm_calls"]), (&json!("Done."), &json!(2)));
+        assert!(result["error"].as_str().is_some_and(|error| error.contains("git")), "{result}");
+    }
+}
