@@ -125,9 +125,12 @@ impl SessionStore {
             ..history.header
         };
         let replacement = fork.replacement.as_ref();
-        self.write_copy(self.claim_id(child)?, &header, reader, after, replacement)?;
-        self.outputs(child).copy_from(&self.outputs(parent))?;
-        self.share_contents(parent, child)?;
+        let claimed = self.claim_id(child)?;
+        // What the records name is there before them.
+        let outputs = self.outputs(child).copy_from(&self.outputs(parent));
+        let copied = outputs.and_then(|()| self.share_contents(parent, child));
+        copied.inspect_err(|_| self.remove_unpublished(child))?;
+        self.write_copy(claimed, &header, reader, after, replacement)?;
         Ok(child)
     }
 

@@ -149,6 +149,11 @@ impl SessionStore {
     /// Removes what is left of a session that could not be created, unless another process has created the session.
     pub(super) fn remove_unstarted(&self, temporary: &Path, session: SessionId) {
         let _ = fs::remove_file(temporary);
+        self.remove_unpublished(session);
+    }
+
+    /// Removes the folder of a session that could not be created, unless another process has created the session.
+    pub(super) fn remove_unpublished(&self, session: SessionId) {
         if !self.journal_path(session).exists() {
             let _ = fs::remove_dir_all(self.session_folder(session));
         }
