@@ -198,8 +198,12 @@ fn run_isolated(dispatched: &DispatchCall, context: &CallContext<'_>) -> ToolOut
             Err(error) => return failed(&error),
         },
     };
+    // An unchanged worktree does not stay.
+    let given_up = |worktree, error: &dyn Display| {
+        finish_isolated(worktrees, worktree, failed(error), false, &confined)
+    };
     if let Err(error) = worktree.use_for(Some(session.to_string())) {
-        return failed(&error);
+        return given_up(worktree, &error);
     }
     worktrees.begin_work(&worktree);
     // The servers of the dispatcher work in its files.
@@ -207,7 +211,7 @@ fn run_isolated(dispatched: &DispatchCall, context: &CallContext<'_>) -> ToolOut
     let target = match (&subagents.store, stored.is_some()) {
         (Some(store), true) => match store.reopen(*session, DamagePolicy::Refuse) {
             Ok(opened) => SessionTarget::Stored(store.clone(), Box::new(opened)),
-            Err(error) => return failed(&error),
+            Err(error) => return given_up(worktree, &error),
         },
         (Some(store), false) => {
             let dispatcher = ParentCall { session: subagents.session, call: context.call.clone() };
@@ -219,7 +223,7 @@ fn run_isolated(dispatched: &DispatchCall, context: &CallContext<'_>) -> ToolOut
     let setup = limited_setup(&subagents.setup, agent, context.scope, used);
     let setup = match setup.in_worktree(&worktree.workspace()) {
         Ok(setup) => setup,
-        Err(error) => return failed(&error),
+        Err(error) => return given_up(worktree, &error),
     };
     let (ended, _) = drive(dispatched, &setup, target, context);
     // No process of it is left.

@@ -167,7 +167,9 @@ impl Worktrees {
                 Ok(Worktree { folder, record, locked, tree, notices })
             }
             Err(error) => {
-                let NewWorktree { folder, record, locked, .. } = new;
+                let NewWorktree { folder, mut record, locked, .. } = new;
+                // So that the folder goes, too.
+                record.phase = WorktreePhase::Creating;
                 if let Err(left) = self.discard(&folder, &record, locked) {
                     log::warn!("{left}");
                 }

@@ -299,7 +299,7 @@ impl MergeLog {
         leftovers: &mut Vec<PathBuf>,
     ) -> Result<bool, WorktreeError> {
         let root = self.open_top()?;
-        let (mut open, mut left) = (Vec::new(), Vec::new());
+        let (mut open, mut left, mut is_outdated) = (Vec::new(), Vec::new(), false);
         for file in &self.files {
             let path = self.top.join(&file.path);
             let ours = EntryContent::read(root.dir(), &file.path);
@@ -312,12 +312,15 @@ impl MergeLog {
                 open.push((file, ours));
             } else if digest != file.after.digest() {
                 log::debug!("{} was changed meanwhile", path.display());
-                Self::remove(worktree)?;
-                return Ok(false);
+                is_outdated = true;
             }
         }
         remove_temporary(&mut left);
         leftovers.append(&mut left);
+        if is_outdated {
+            Self::remove(worktree)?;
+            return Ok(false);
+        }
         self.write(worktree, &root, &open, leftovers)?;
         Ok(true)
     }
