@@ -54,9 +54,11 @@ pub(super) fn run_secret_command(
         let _ = child.wait();
     }
     match status {
-        Some(status) if status.success() => {
-            receiver.recv_timeout(OUTPUT_TIMEOUT).map_err(|_| "did not close its output".to_owned())
-        }
+        Some(status) if status.success() => receiver.recv_timeout(OUTPUT_TIMEOUT).map_err(|_| {
+            // What it left behind is still in its group, whose number is no other one's until that ends.
+            let _ = kill_process_group(group, Signal::KILL);
+            "did not close its output".to_owned()
+        }),
         Some(status) => Err(format!("failed ({status}); run it by hand to see why")),
         None if cancel.is_cancelled() => Err("was cancelled".to_owned()),
         None => Err(format!("took more than {} s", PROCESS_TIMEOUT.as_secs())),
