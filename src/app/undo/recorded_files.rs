@@ -9,7 +9,7 @@ use super::state_list::StateList;
 use crate::app::checkpoints::{OWN_FOLDERS, content_lengths};
 use crate::app::error::AppError;
 use crate::config::Config;
-use crate::journal::{SessionHistory, SessionId, SessionStore, StoredCheckpoint};
+use crate::journal::{JournalError, SessionHistory, SessionId, SessionStore, StoredCheckpoint};
 use crate::port::{CancellationToken, lock};
 use crate::types::{CheckpointKind, Durability};
 use crate::workspace::WorkspaceRoot;
@@ -35,13 +35,16 @@ impl RecordedChanges {
     ///
     /// # Errors
     ///
-    /// Fails if there is no such session, or no recorded state.
+    /// Fails if there is no such session, or no recorded state, and if a record is damaged: what came later is not known.
     pub fn load(
         store: &SessionStore,
         session: SessionId,
         between: Option<(Option<u64>, Option<u64>)>,
     ) -> Result<Self, AppError> {
-        let (history, _) = store.load(session)?;
+        let (history, end) = store.load(session)?;
+        if let Some(reason) = end.damage() {
+            return Err(JournalError::Damaged { session, reason }.into());
+        }
         let list = StateList::new(&history)?;
         let contents = open_contents(store, &history)?;
         let (first, last) = (list.states[0].1, list.states[list.states.len() - 1].1);

@@ -70,6 +70,9 @@ fn every_reader_of_a_damaged_journal_reports_the_damage() {
         }
         let path = journal(&world);
         let id = path.file_stem().unwrap().to_str().unwrap();
+        let changes = world.run(&["diff", id]);
+        assert_eq!((changes.code, changes.out.as_str()), (1, ""), "{}", changes.err);
+        assert!(changes.err.contains("is damaged"), "{}", changes.err);
         let replayed = world.run(&["replay", "--verify", id]);
         assert_eq!(replayed.code, 1, "{}", replayed.out);
         let part = world.run(&["sessions", "export", "--partial", id]);
