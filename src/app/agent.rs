@@ -246,7 +246,7 @@ impl AgentBuilder {
     /// can't be opened, and if commands would run without [`supervisor_main`].
     pub fn build(self) -> Result<Agent, AppError> {
         let env = ProcessEnv::current()
-            .map_err(|error| AppError::system_error("find the current folder", &error))?;
+            .map_err(|error| AppError::system_error("read the environment", &error))?;
         let mut sets = vec!["commands.enabled=false".to_owned()];
         sets.extend(self.settings);
         let config = load(&ConfigSources {

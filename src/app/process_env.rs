@@ -2,9 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use crate::config::Folders;
+use crate::config::{Folders, VARIABLE_PREFIX};
 
 /// The environment of the process.
 #[derive(Clone, Debug, Default)]
@@ -20,9 +21,21 @@ impl ProcessEnv {
     ///
     /// # Errors
     ///
-    /// Fails when the current folder is gone.
+    /// Fails when the current folder is gone, and when a setting is not UTF-8: it would count as not made.
     pub fn current() -> io::Result<Self> {
-        Ok(Self { variables: std::env::vars_os().collect(), cwd: std::env::current_dir()? })
+        let cwd = std::env::current_dir().map_err(|error| {
+            io::Error::new(error.kind(), format!("the current folder can't be used: {error}"))
+        })?;
+        let env = Self { variables: std::env::vars_os().collect(), cwd };
+        let is_setting = |name: &OsStr| name.as_bytes().starts_with(VARIABLE_PREFIX.as_bytes());
+        let is_text = |value: &OsStr| value.to_str().is_some();
+        match env.variables.iter().find(|(name, value)| is_setting(name) && !is_text(value)) {
+            Some((name, _)) => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("the environment variable {} is not UTF-8", name.display()),
+            )),
+            None => Ok(env),
+        }
     }
 
     /// Returns a variable; one that is not UTF-8 counts as not set.

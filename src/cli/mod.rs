@@ -51,8 +51,7 @@ pub(crate) fn main() -> ExitCode {
         Ok(cli) => match ProcessEnv::current() {
             Ok(world) => commands::run(cli.command, world),
             Err(error) => {
-                let why = format!("the current folder can't be used: {error}");
-                let failure = CliError::usage(why);
+                let failure = CliError::usage(error.to_string());
                 print_result_document(&failure, &process_arguments()).and(Err(failure))
             }
         },

@@ -20,6 +20,9 @@ pub enum ConfigFileError {
     /// The file does not exist.
     #[error("could not find {}", .0.display())]
     Missing(PathBuf),
+    /// The path is a link to a file that does not exist.
+    #[error("{} is a link to a file that does not exist", .0.display())]
+    Dangling(PathBuf),
     /// The file could not be opened or read.
     #[error("could not read {}: {}", .0.display(), .1)]
     Io(PathBuf, String),
@@ -62,6 +65,9 @@ pub(super) fn read_file(
     let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path);
     let file = match file.map_err(|error| (error.kind(), error)) {
         Ok(file) => file,
+        Err((ErrorKind::NotFound, _)) if path.is_symlink() => {
+            return Err(ConfigFileError::Dangling(path.to_owned()));
+        }
         Err((ErrorKind::NotFound | ErrorKind::NotADirectory, _)) => return Ok(None),
         Err((_, error)) => return Err(failed(error)),
     };

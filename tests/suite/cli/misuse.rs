@@ -1,9 +1,11 @@
 //! Misuse, and first encounters: named pipes as input files, empty messages, old sessions.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use crate::kit::chat;
-use crate::kit::cli::{CliFixture, CommandResult};
+use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit};
 use crate::kit::server::Server;
 
 const DONE: &str = "[[turn]]\ntext = \"Done.\"\n";
@@ -51,6 +53,17 @@ fn a_named_pipe_without_a_reader_is_no_output_file() {
         assert!(ran.err.contains("No such device or address"), "{option}: {}", ran.err);
     }
     assert_eq!(world.run(&["sessions", "--json"]).out.trim(), "[]");
+}
+
+#[test]
+fn a_setting_that_is_no_text_is_not_passed_over() {
+    let world = CliFixture::new();
+    let script = world.script_model(DONE);
+    let mut run = world.command(&["run", "x", "--model", &script]);
+    run.env("ARCHITECT_LIMITS_MAX_STEPS", OsStr::from_bytes(b"1\xff"));
+    let ran = wait_for_exit(run.spawn().unwrap());
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains("ARCHITECT_LIMITS_MAX_STEPS is not UTF-8"), "{}", ran.err);
 }
 
 /// Nothing that only looks like the option is suggested.

@@ -61,6 +61,10 @@ fn an_unsafe_file_is_rejected() {
     fs::create_dir(&path).unwrap();
     let folder = "home/.config/architect/config.toml is not a regular file";
     assert_eq!(setup.problems(), [folder]);
+    fs::remove_dir(&path).unwrap();
+    std::os::unix::fs::symlink("gone", &path).unwrap();
+    let dangling = "home/.config/architect/config.toml is a link to a file that does not exist";
+    assert_eq!(setup.problems(), [dangling]);
     let setup = ConfigFixture::new().file("missing.toml");
     assert_eq!(setup.problems(), ["could not find missing.toml"]);
 }
