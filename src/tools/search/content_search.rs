@@ -85,6 +85,9 @@ const MAX_MEMORY: usize = 64 << 20;
 /// old and a new buffer of twice the size while one grows, leave some.
 const ADDRESS_SPACE_PART: u64 = 32;
 
+/// The maximum size of a compiled pattern, in bytes. In the worst case, the time for a line is the product of both sizes.
+const MAX_PATTERN: usize = 1 << 20;
+
 /// The maximum size of a file that is read into a buffer before it is searched, in bytes.
 const MAX_BUFFERED_FILE: usize = 128 << 10;
 
@@ -109,6 +112,7 @@ impl SearchRequest {
             .case_insensitive(!self.case_sensitive)
             .fixed_strings(self.syntax == PatternSyntax::Literal)
             .line_terminator(Some(b'\n'))
+            .size_limit(MAX_PATTERN)
             .build(&pattern)
             .map_err(|error| format!("Invalid arguments for {tool}: {argument}: {error}.{hint}"))?;
         let path = resolve(root, self.path.as_deref())?;

@@ -23,6 +23,8 @@ fn lines_are_found_with_what_stands_around_them() {
     let output = world.ok("search_code", &json!({"pattern": "fn", "path": "src"}));
     assert!(output.starts_with("src/a.rs\n"), "{output}");
     assert_eq!(world.ok("search_code", &json!({"pattern": "nothing"})), "No matches.");
+    let output = world.err("search_code", &json!({"pattern": "(a{100}){1000}b"}));
+    assert!(output.contains("exceeds size limit"), "{output}");
     let output = world.err("search_code", &json!({"pattern": "("}));
     assert!(
         output.contains("unclosed group")
