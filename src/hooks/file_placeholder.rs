@@ -16,6 +16,15 @@ const FILE_PLACEHOLDER: &str = "{file}";
 /// Programs that pass their words to a shell.
 const SHELL_STARTERS: [&str; 3] = ["parallel", "ssh", "watch"];
 
+/// Programs whose first word is a script, unless an option names one.
+const SCRIPT_PROGRAMS: [&str; 6] = ["awk", "gawk", "jq", "mawk", "sed", "trap"];
+
+/// Programs that start the one behind them.
+const PROGRAM_STARTERS: [&str; 11] = [
+    "command", "doas", "env", "exec", "nice", "nohup", "setsid", "stdbuf", "sudo", "time",
+    "timeout",
+];
+
 /// Long options before a script.
 const SCRIPT_OPTIONS: [&str; 6] = ["command", "eval", "exec", "execute", "expression", "print"];
 
@@ -70,7 +79,7 @@ struct CommandScan {
     quotes: QuoteState,
     /// The current word, without its quotes.
     word: String,
-    /// Whether a word of the current simple command has ended.
+    /// Whether the program of the current simple command has been named.
     has_program: bool,
     /// Whether the next word that is no option is a script.
     expects_script: bool,
@@ -196,8 +205,12 @@ impl CommandScan {
             return Ok(());
         }
         let word = std::mem::take(&mut self.word);
-        let is_program = !std::mem::replace(&mut self.has_program, true);
         let name = word.rsplit('/').next().unwrap_or_default();
+        let is_program = !self.has_program;
+        // Variables, options, and the time of `timeout` may stand before it.
+        self.has_program |= !(PROGRAM_STARTERS.contains(&name)
+            || word.contains('=')
+            || word.starts_with(|c: char| c == '-' || c.is_ascii_digit()));
         self.evaluates |= word == "eval" || is_program && SHELL_STARTERS.contains(&name);
         if let Some((before, _)) = word.split_once(FILE_PLACEHOLDER) {
             if self.expects_script || is_script_option(before) {
@@ -209,8 +222,9 @@ impl CommandScan {
             }
         }
         // Other options may stand before the script, and `--`.
-        self.expects_script =
-            is_script_option(&word) || self.expects_script && word.starts_with('-');
+        self.expects_script = is_script_option(&word)
+            || is_program && SCRIPT_PROGRAMS.contains(&name)
+            || self.expects_script && word.starts_with('-');
         Ok(())
     }
 }
@@ -323,6 +337,11 @@ mod tests {
             "node --print {file}",
             "ssh h \"cat {file}\"",
             "true; /usr/bin/ssh h cat {file}",
+            "LANG=C ssh h cat {file}",
+            "env -i timeout 5 ssh h cat {file}",
+            "awk {file}",
+            "sed -n {file} a",
+            "trap {file} EXIT",
             "awk \"BEGIN{print \\\"{file}\\\"}\"",
             "echo \"<{file}>\"",
             "echo '<'{file}",
@@ -350,6 +369,9 @@ mod tests {
             "${",
         ] {
             assert_eq!(with_variable(command).as_deref(), Ok(command));
+        }
+        for command in ["awk -f x.awk {file}", "sed -i s/a/b/ {file}", "jq . {file}"] {
+            assert!(with_variable(command).is_ok(), "{command}");
         }
         let kept = with_variable("mkdir -p x; rsync -e ssh {file} h:").unwrap();
         assert_eq!(kept, "mkdir -p x; rsync -e ssh \"$ARCHITECT_EDITED_FILE\" h:");
