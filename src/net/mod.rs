@@ -27,7 +27,7 @@ pub(crate) use error::Result;
 pub use error::{ExchangePhase, NetError};
 pub use readable_fields::ReadableFields;
 pub use retry_after::{MAX_RETRY_DELAY, retry_after};
-pub(crate) use secret::MASK;
+pub(crate) use secret::{MASK, RESERVED_IN_ADDRESS};
 pub use secret::{MaskingWriter, Secret, SecretError, Secrets, address_parameters, mask_address};
 
 pub use ureq::http::{HeaderMap, HeaderName, HeaderValue, header};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use thiserror::Error;
 
 use crate::types::matches_wildcard;
@@ -25,6 +26,10 @@ pub enum SecretError {
 
 /// The replacement for a secret.
 pub(crate) const MASK: &str = "***";
+
+/// What is encoded in a value within an address (RFC 3986, 2.3).
+pub(crate) const RESERVED_IN_ADDRESS: AsciiSet =
+    NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Parameters of addresses whose values are no secrets.
 const HARMLESS_PARAMETERS: [&str; 4] = ["alt", "api-version", "api_version", "version"];
@@ -144,7 +149,7 @@ impl Secrets {
     }
 
     /// Returns texts, each also as JSON escapes it: in a document, and in one that is a string of another, as the
-    /// arguments of a call are.
+    /// arguments of a call are; and as it is with and without the encoding of addresses.
     fn from_texts(texts: impl Iterator<Item = Arc<str>>) -> Self {
         let escape = |text: &str| text.replace('\\', r"\\").replace('"', "\\\"");
         let mut all: Vec<Arc<str>> = Vec::new();
@@ -153,6 +158,10 @@ impl Secrets {
             // Some writers escape slashes, too.
             let with_slashes = once.replace('/', r"\/");
             all.extend([escape(&once), escape(&with_slashes), once, with_slashes].map(Arc::from));
+            all.push(utf8_percent_encode(&text, &RESERVED_IN_ADDRESS).to_string().into());
+            // Fewer characters may be ordinary text.
+            let plain = percent_decode_str(&text).decode_utf8().ok();
+            all.extend(plain.filter(|plain| plain.len() >= MIN_KEY_LENGTH).map(Arc::from));
             all.push(text);
         }
         Self::sorted(all)
@@ -403,6 +412,15 @@ mod tests {
         let mut log = Vec::new();
         MaskingWriter::new(&mut log, secrets).write_all(b"a sk-canary\n").unwrap();
         assert_eq!(log, b"a ***\n");
+    }
+
+    #[test]
+    fn a_key_is_masked_as_addresses_have_it() {
+        for key in ["ab/cd+ef==0123", "ab%2Fcd%2Bef%3D%3D0123"] {
+            let secrets = Secrets::from_keys([Secret::new(key).unwrap()]);
+            let text = "https://h/?k=ab%2Fcd%2Bef%3D%3D0123&l=ab/cd+ef==0123";
+            assert_eq!(secrets.mask(text.to_owned()), "https://h/?k=***&l=***", "{key}");
+        }
     }
 
     #[test]

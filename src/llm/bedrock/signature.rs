@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, utf8_percent_encode};
 use sha2::{Digest as _, Sha256};
 
 use super::credentials::Credentials;
-use crate::net::{HttpRequest, header};
+use crate::net::{HttpRequest, RESERVED_IN_ADDRESS, header};
 use crate::types::hex;
 
 /// What a signature is valid for.
@@ -23,14 +23,11 @@ const BLOCK_LENGTH: usize = 64;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
-/// All but the characters that are never encoded.
-const RESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
-const RESERVED_IN_PATH: AsciiSet = RESERVED.remove(b'/');
+const RESERVED_IN_PATH: AsciiSet = RESERVED_IN_ADDRESS.remove(b'/');
 
 /// Returns a text as a part of a path.
 pub(super) fn encode_uri(text: &str) -> String {
-    utf8_percent_encode(text, &RESERVED).to_string()
+    utf8_percent_encode(text, &RESERVED_IN_ADDRESS).to_string()
 }
 
 /// Returns the headers that sign a request: the time, the session token, and the signature.
