@@ -84,6 +84,7 @@ mod tool_calls;
 
 pub use budget::budget_share::BudgetShare;
 pub use budget::cost_breakdown::{CostBreakdown, PricedUsage};
+pub use budget::least_limits;
 pub use budget::model_usage::ModelUsage;
 pub use chart::transition_guards::Guard;
 pub use context::compaction_history::CompactionHistory;

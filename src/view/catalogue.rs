@@ -176,7 +176,24 @@ impl Language {
                 }
             }
             PublicEventKind::LimitReached(action) => match action {
-                LimitAction::Close { reason } => self.limit(*reason),
+                LimitAction::Close {
+                    reason,
+                    least_budget_usd: budget,
+                    least_max_tokens: tokens,
+                } => {
+                    let budget = budget.map(|budget| format!("--budget {}", budget.as_dollars()));
+                    let tokens = tokens.map(|tokens| format!("--max-tokens {}", tokens.0));
+                    let least: Vec<String> = budget.into_iter().chain(tokens).collect();
+                    let (limit, least) = (self.limit(*reason), least.join(" "));
+                    match least.is_empty() {
+                        true => limit,
+                        false => text!(
+                            self,
+                            "{limit}; it needs {least} at least",
+                            "{limit}; necesita al menos {least}"
+                        ),
+                    }
+                }
                 LimitAction::NoSummary { cause } => {
                     let begin = self.pick([
                         "The run ends without a final summary",

@@ -8,7 +8,7 @@ use crate::machine::effect::CallPurpose;
 use crate::machine::event::RequestSize;
 use crate::machine::output::StepBuilder;
 use crate::machine::run_context::RunContext;
-use crate::types::{Fault, MicroUsd, Tokens};
+use crate::types::{Fault, MicroUsd, Price, RunRules, Tokens};
 
 /// Not even a minimal reply is covered by what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,24 +36,18 @@ pub(crate) fn reserve(
         return Ok(rules.output.user_limit);
     }
     let wanted = rules.output.user_limit.unwrap_or(rules.output.model_limit);
-    let closing = match purpose {
-        CallPurpose::Agent | CallPurpose::Compaction => Some(rules.output.closing),
-        CallPurpose::Closing => None,
+    let is_closing = match purpose {
+        CallPurpose::Agent | CallPurpose::Compaction => false,
+        CallPurpose::Closing => true,
     };
+    let kept = |most: u64, limit: u64| if is_closing { 0 } else { most.min(limit / CLOSING_SHARE) };
     let by_money = money.map_or(Some(wanted), |(budget, price)| {
-        let kept = closing.map_or(MicroUsd::ZERO, |output| {
-            // The final summary is written by the model of the task.
-            let price = rules.price.unwrap_or(price);
-            let most = price.max_cost(size.upper_bound + INSTRUCTION_TOKENS, output);
-            most.min(MicroUsd(budget.0 / CLOSING_SHARE))
-        });
+        let kept = MicroUsd(kept(closing_cost(run, size, price).0, budget.0));
         let left = budget.saturating_sub(run.used.cost).saturating_sub(kept);
         price.affordable_output(left, size.upper_bound)
     });
     let by_tokens = tokens.map_or(Some(wanted), |limit| {
-        let kept = closing.map_or(Tokens::ZERO, |output| {
-            (size.upper_bound + INSTRUCTION_TOKENS + output).min(Tokens(limit.0 / CLOSING_SHARE))
-        });
+        let kept = Tokens(kept(closing_tokens(run, size).0, limit.0));
         let left = limit.saturating_sub(run.used.tokens).saturating_sub(kept);
         left.0.checked_sub(size.upper_bound.0).map(Tokens)
     });
@@ -63,6 +57,40 @@ pub(crate) fn reserve(
         }
         Some(_) | None => Err(Unaffordable),
     }
+}
+
+/// Returns the most that the closing call can cost. The final summary is written by the model of the task.
+fn closing_cost(run: &RunContext, size: &RequestSize, price: Price) -> MicroUsd {
+    let price = run.rules.price.unwrap_or(price);
+    price.max_cost(size.upper_bound + INSTRUCTION_TOKENS, run.rules.output.closing)
+}
+
+/// Returns the most tokens that the closing call can take.
+fn closing_tokens(run: &RunContext, size: &RequestSize) -> Tokens {
+    size.upper_bound + INSTRUCTION_TOKENS + run.rules.output.closing
+}
+
+/// Returns the least budget, and the least limit of tokens, with which a call of the agent would be made; `None` for one
+/// that the run does not have, or that suffices.
+pub fn least_limits(run: &RunContext, size: &RequestSize) -> (Option<MicroUsd>, Option<Tokens>) {
+    let RunRules { limits, output, .. } = &*run.rules;
+    let reply = output.minimum.min(output.user_limit.unwrap_or(output.model_limit));
+    // At most a fifth of the limit is kept for the closing call.
+    let with_closing = |needed: u64, closing: u64| {
+        needed.saturating_add(closing.min(needed.saturating_sub(1) / (CLOSING_SHARE - 1)))
+    };
+    let money = limits.budget.zip(run.price_for(CallPurpose::Agent));
+    let money = money.and_then(|(budget, price)| {
+        let needed = run.used.cost + price.max_cost(size.upper_bound, reply);
+        let least = MicroUsd(with_closing(needed.0, closing_cost(run, size, price).0));
+        (least > budget).then_some(least)
+    });
+    let tokens = limits.max_tokens.and_then(|limit| {
+        let needed = run.used.tokens + size.upper_bound + reply;
+        let least = Tokens(with_closing(needed.0, closing_tokens(run, size).0));
+        (least > limit).then_some(least)
+    });
+    (money, tokens)
 }
 
 /// Charges a failed call if the provider does.
@@ -107,8 +135,10 @@ fn charge_incomplete_call(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::types::{FaultKind, Price, RunLimits, RunRules};
+    use crate::types::{FaultKind, RunLimits};
 
     const SIZE: RequestSize = RequestSize {
         estimate: Tokens(800),
@@ -145,9 +175,36 @@ mod tests {
     }
 
     #[test]
+    fn with_the_least_limits_a_call_is_made_and_with_less_it_is_not() {
+        for (input, output) in [(1, 1), (3, 700), (1_000_000, 10_000_000)] {
+            for used in [0, 1, 77, 12_345] {
+                let mut run = run(RunLimits {
+                    budget: Some(MicroUsd::ZERO),
+                    max_tokens: Some(Tokens::ZERO),
+                    ..RunLimits::default()
+                });
+                let price = Price { input, output, ..PRICE };
+                Arc::make_mut(&mut run.rules).price = Some(price);
+                (run.used.cost, run.used.tokens) = (MicroUsd(used), Tokens(used));
+                let (budget, tokens) = least_limits(&run, &SIZE);
+                let (budget, tokens) = (budget.unwrap(), tokens.unwrap());
+                let mut is_made = |budget: u64, tokens: u64| {
+                    let limits = &mut Arc::make_mut(&mut run.rules).limits;
+                    (limits.budget, limits.max_tokens) =
+                        (Some(MicroUsd(budget)), Some(Tokens(tokens)));
+                    reserve(&run, &SIZE, CallPurpose::Agent).is_ok()
+                };
+                assert!(is_made(budget.0, tokens.0), "{price:?} {used}");
+                assert!(!is_made(budget.0 - 1, tokens.0), "{price:?} {used}");
+                assert!(!is_made(budget.0, tokens.0 - 1), "{price:?} {used}");
+            }
+        }
+    }
+
+    #[test]
     fn a_summary_is_reserved_and_charged_at_its_own_price() {
         let mut run = run(dollars(20_000));
-        std::sync::Arc::make_mut(&mut run.rules).summary_price =
+        Arc::make_mut(&mut run.rules).summary_price =
             Some(Price { input: 2_000_000, output: 5_000_000, ..Price::default() });
         let granted = |run: &RunContext, purpose| reserve(run, &SIZE, purpose);
         // 4 000 of 20 000 are kept for the final summary.
@@ -189,7 +246,7 @@ mod tests {
         let charged = |is_whole, received, limits| {
             let mut run = run(limits);
             run.received = Tokens(received);
-            std::sync::Arc::make_mut(&mut run.rules).output.is_whole = is_whole;
+            Arc::make_mut(&mut run.rules).output.is_whole = is_whole;
             let call = (&SIZE, CallPurpose::Agent);
             charge_unanswered_call(&mut run, call, &mut StepBuilder::default());
             run.used.cost

@@ -14,8 +14,9 @@ use super::{
 };
 use crate::machine::chart::Chart;
 use crate::machine::{
-    BudgetUsage, CallPurpose, CallState, CheckResult, Effect, Event, EventKind, Machine,
-    MachineNote, MachineOutput, PricedUsage, RunOutcome, State, StateKind, StopReason, Transition,
+    BudgetUsage, CallPurpose, CallState, CheckResult, CloseReason, Effect, Event, EventKind,
+    Machine, MachineNote, MachineOutput, PricedUsage, RunOutcome, State, StateKind, StopReason,
+    Transition, least_limits,
 };
 use crate::port::{self, EffectNotice, HookOutcome, HookPoint, HookRun, ReplyDelta, RunEvent};
 use crate::types::{
@@ -279,7 +280,13 @@ impl EventProjector {
         let kind: PublicEventKind = match *note {
             MachineNote::LimitReached { reason } => {
                 self.abort_compaction(machine);
-                LimitAction::Close { reason }.into()
+                let (least_budget_usd, least_max_tokens) = match (reason, event) {
+                    (CloseReason::BudgetExceeded, Event::Prepared { size, .. }) => {
+                        least_limits(machine.state.run(), size)
+                    }
+                    _ => (None, None),
+                };
+                LimitAction::Close { reason, least_budget_usd, least_max_tokens }.into()
             }
             MachineNote::NoFinalSummary { cause } => LimitAction::NoSummary { cause }.into(),
             MachineNote::OutputLimitLowered { limit: max_output_tokens } => {

@@ -491,6 +491,12 @@ pub enum LimitAction {
     Close {
         /// Which limit was reached.
         reason: CloseReason,
+        /// The least budget with which another call would have been made.
+        #[serde(serialize_with = "dollars", skip_serializing_if = "Option::is_none")]
+        least_budget_usd: Option<MicroUsd>,
+        /// The least limit of tokens with which another call would have been made.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        least_max_tokens: Option<Tokens>,
     },
     /// It ends the run without a final summary.
     NoSummary {
