@@ -199,6 +199,20 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_is_too_large_without_images_has_shorter_results() {
+        let mut conversation = conversation(1);
+        let item = exchange(&"x".repeat(9_000));
+        conversation.apply(ConversationChange::Append { item });
+        let fitted = |window| {
+            let rules = ContextLimits { window: Tokens(window), ..ContextLimits::default() };
+            conversation.fit_to_window(conversation.entries(), 0, &rules).1
+        };
+        // The name is in the call, its arguments and its result, which alone can be shortened.
+        assert!(fitted(100_000) > 27_000);
+        assert!(fitted(6_000) < 20_000);
+    }
+
+    #[test]
     fn there_are_never_too_many_images_for_one_request() {
         let counts = counts(&conversation(MAX_IMAGES));
         assert_eq!(counts.iter().sum::<usize>(), KEPT_IMAGES);
