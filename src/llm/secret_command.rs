@@ -23,21 +23,27 @@ const MAX_OUTPUT: u64 = 64 << 10;
 /// How long the output may stay open after the end of a command: a process that it left behind may hold it.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs a command in a shell, without the keys of providers, and returns its output. It has a process group of its own, so
-/// that none of its processes is left when it is stopped. What it prints to its standard
-/// error may contain keys, and is dropped.
+/// Runs a command in a shell, and kills its process group when standard input ends: with the death of this process at the
+/// latest.
+const GUARDED_SHELL: &str = "exec 3<&0; { read -r _ <&3; kill -KILL 0; } >/dev/null & \
+     exec 3<&-; exec /bin/sh -c \"$0\" </dev/null";
+
+/// Runs a command in a shell, without the keys of providers, and returns its output. It has a process group of its own, of
+/// which nothing is left at the end, also if this process is killed. What it prints to its standard error may contain keys,
+/// and is dropped.
 pub(super) fn run_secret_command(
     command: &str,
     cancel: &CancellationToken,
 ) -> Result<Vec<u8>, String> {
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", command]).process_group(0);
-    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    shell.args(["-c", GUARDED_SHELL, command]).process_group(0);
+    shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let keys = PROVIDERS.iter().flat_map(|provider| provider.key_variables);
     for name in keys.chain(&["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]) {
         shell.env_remove(name);
     }
     let mut child = shell.spawn().map_err(|error| format!("could not be started: {error}"))?;
+    let _guard = child.stdin.take();
     let pipe = child.stdout.take();
     let (sender, receiver) = crossbeam_channel::bounded(1);
     thread::spawn(move || {
@@ -54,11 +60,9 @@ pub(super) fn run_secret_command(
         let _ = child.wait();
     }
     match status {
-        Some(status) if status.success() => receiver.recv_timeout(OUTPUT_TIMEOUT).map_err(|_| {
-            // What it left behind is still in its group, whose number is no other one's until that ends.
-            let _ = kill_process_group(group, Signal::KILL);
-            "did not close its output".to_owned()
-        }),
+        Some(status) if status.success() => {
+            receiver.recv_timeout(OUTPUT_TIMEOUT).map_err(|_| "did not close its output".to_owned())
+        }
         Some(status) => Err(format!("failed ({status}); run it by hand to see why")),
         None if cancel.is_cancelled() => Err("was cancelled".to_owned()),
         None => Err(format!("took more than {} s", PROCESS_TIMEOUT.as_secs())),

@@ -2,21 +2,29 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Child;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::kit::chat;
-use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit};
+use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit, wait_until};
 use crate::kit::server::Server;
+use crate::kit::system::count_sleeping;
 
 const KEY: &str = "canary-printed-0123456789";
 
-/// Runs a task with a key command in the configuration of the user.
-fn run(world: &CliFixture, server: &Server, command: &str, args: &[&str]) -> CommandResult {
+/// Begins a task with a key command in the configuration of the user.
+fn begin(world: &CliFixture, server: &Server, command: &str, args: &[&str]) -> Child {
     let folder = world.home().join(".config/architect");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("config.toml"), format!("llm.api_key_command = '{command}'\n")).unwrap();
     let mut command = world.command_with_server(server, args);
     command.env("ANTHROPIC_API_KEY", "canary-variable");
-    wait_for_exit(command.spawn().unwrap())
+    command.spawn().unwrap()
+}
+
+fn run(world: &CliFixture, server: &Server, command: &str, args: &[&str]) -> CommandResult {
+    wait_for_exit(begin(world, server, command, args))
 }
 
 /// Asserts that no file below a folder has a key, except the one that the command prints.
@@ -52,6 +60,19 @@ fn a_printed_key_is_shown_nowhere() {
     assert!(world.read("env.txt").contains("HOME="));
     assert_no_keys(&world.home());
     assert_no_keys(&world.path(""));
+}
+
+/// Fault T5: nothing survives the engine, however it ends.
+#[test]
+fn a_key_command_does_not_outlive_its_run() {
+    for signal in [Signal::KILL, Signal::INT] {
+        let (world, server) = (CliFixture::new(), Server::new([]));
+        let child = begin(&world, &server, "sleep 4736.1; true", &[]);
+        wait_until("the command runs", || count_sleeping("4736.1") == 1);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_ne!(wait_for_exit(child).code, 0);
+        wait_until("nothing is left", || count_sleeping("4736.1") == 0);
+    }
 }
 
 #[test]
