@@ -217,6 +217,9 @@ impl From<WorktreeError> for CliError {
             WorktreeError::NameTaken { .. } => {
                 &["without a name, one is generated; `architect worktrees` lists the worktrees"]
             }
+            WorktreeError::BranchInTheWay(_) => {
+                &["rename that branch: git branch -m architect another-name"]
+            }
             WorktreeError::InvalidName(_) => &[
                 "a name has letters, digits, '-' and '_', at most 64, and begins with a letter or digit",
             ],

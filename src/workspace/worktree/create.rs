@@ -361,7 +361,13 @@ impl NewWorktree<'_> {
         let reference = format!("refs/heads/{branch}");
         // Fails if there is one, by now.
         let create = ["update-ref", "--no-deref", &reference, &repository.base, ""];
-        main.change(&create, None, self.locked.file())?;
+        if let Err(error) = main.change(&create, None, self.locked.file()) {
+            let above = format!("refs/heads/{}", BRANCH_PREFIX.trim_end_matches('/'));
+            return Err(match main.line(&["show-ref", "--verify", &above])? {
+                Some(_) => WorktreeError::BranchInTheWay(self.record.name.clone()),
+                None => error,
+            });
+        }
         let add = ["worktree", "add", "--no-checkout", &folder, &branch];
         let mut attempts = 1;
         while let Err(error) = main.change(&add, None, self.locked.file()) {

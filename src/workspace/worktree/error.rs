@@ -32,6 +32,9 @@ pub enum WorktreeError {
         /// What has it.
         reason: String,
     },
+    /// Git keeps a branch as a file, and those below as a folder of that name.
+    #[error("there can be no branch architect/{0} beside the branch architect")]
+    BranchInTheWay(String),
     /// There is no such worktree of this project.
     #[error("unknown worktree '{0}'")]
     Unknown(String),

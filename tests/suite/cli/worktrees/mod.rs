@@ -202,6 +202,16 @@ fn a_name_is_taken_invalid_or_generated_and_a_sentence_is_the_prompt() {
     assert_eq!(project.listed().len(), 1);
 }
 
+#[test]
+fn a_branch_that_is_in_the_way_is_named() {
+    let project = Project::new();
+    project.git("branch architect");
+    let ran = project.run(ANSWER, &["--worktree", "x"]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains("no branch architect/x beside the branch architect"), "{}", ran.err);
+    project.assert_nothing_left("in the end");
+}
+
 /// The worktree has the user's tree as it is; the user's index is only read.
 #[test]
 fn uncommitted_changes_are_carried_over_on_request() {
