@@ -378,11 +378,18 @@ mod tests {
     fn without_a_target_each_state_stays() {
         let chart = Chart::parse(
             r#"{ "id": "c", "initial": "A", "on": { "X": {} }, "states": {
-                "A": { "initial": "P", "states": { "P": {}, "Q": {} } }, "B": { "type": "final" } } }"#,
+                "A": { "initial": "P", "on": { "Y": {} }, "states": { "P": {}, "Q": {} } },
+                "B": {}, "C": { "type": "final" } } }"#,
         );
         let chart = chart.unwrap();
-        let ways = chart.transitions.iter().map(|it| (it.from.as_str(), it.to.as_str()));
-        assert_eq!(ways.collect::<Vec<_>>(), [("A.P", "A.P"), ("A.Q", "A.Q")]);
+        let stays = |event| {
+            let found = chart.transitions.iter().filter(move |it| it.event == event);
+            let mut stays: Vec<_> = found.map(|it| (it.from.as_str(), it.to.as_str())).collect();
+            stays.sort_unstable();
+            stays
+        };
+        assert_eq!(stays("X"), [("A.P", "A.P"), ("A.Q", "A.Q"), ("B", "B")]);
+        assert_eq!(stays("Y"), [("A.P", "A.P"), ("A.Q", "A.Q")]);
     }
 
     #[test]

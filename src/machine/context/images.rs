@@ -205,11 +205,11 @@ mod tests {
         conversation.apply(ConversationChange::Append { item });
         let fitted = |window| {
             let rules = ContextLimits { window: Tokens(window), ..ContextLimits::default() };
-            conversation.fit_to_window(conversation.entries(), 0, &rules).1
+            conversation.fit_to_window(conversation.entries(), 100, &rules).1
         };
         // The name is in the call, its arguments and its result, which alone can be shortened.
         assert!(fitted(100_000) > 27_000);
-        assert!(fitted(6_000) < 20_000);
+        assert!((18_000..20_000).contains(&fitted(6_000)));
     }
 
     #[test]
