@@ -116,7 +116,7 @@ fn purpose_code(purpose: CallPurpose) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{Conversation, Event, MachineOutput, RequestSize};
+    use crate::machine::{Conversation, Event, MachineOutput, RequestSize, State};
     use crate::types::{ConversationItem, MessageOrigin, RunRules, RunTime, Signal};
 
     fn start() -> (Machine, MachineOutput) {
@@ -153,6 +153,15 @@ mod tests {
         for (index, fingerprint) in fingerprints.iter().enumerate() {
             assert!(!fingerprints[..index].contains(fingerprint), "{index}");
         }
+    }
+
+    #[test]
+    fn another_model_has_another_fingerprint() {
+        let (mut machine, _) = start();
+        let before = Fingerprint::of(&machine, &[]).digest;
+        let State::Preparing(state) = &mut machine.state else { panic!("{:?}", machine.state) };
+        state.run.model = 1;
+        assert_ne!(Fingerprint::of(&machine, &[]).digest, before);
     }
 
     #[test]

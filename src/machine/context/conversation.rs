@@ -371,6 +371,19 @@ mod tests {
         conversation.apply(ConversationChange::ChangeModel);
         let expected = ConversationItem::Assistant(reply(&[text]));
         assert_eq!(conversation.entries().last().unwrap().item, expected);
+        // What has no such block keeps its id, by which its encoding is found again.
+        conversation.push(exchange("plain", "x"));
+        let ids: Vec<_> = conversation.entries().iter().map(|entry| entry.id).collect();
+        let call = ReplyPart::Call(ToolCall::new("c".into(), "tool", "{}"));
+        let calling = |parts: &[ReplyPart]| {
+            let reply = Reply { finish: ReplyFinish::ToolCalls, ..reply(parts) };
+            let result = ToolResult::new("c".into(), ToolStatus::Ok, "x");
+            ConversationItem::Exchange(ToolExchange::new(reply, [result]).unwrap())
+        };
+        conversation.push(calling(&[block(), call.clone()]));
+        conversation.apply(ConversationChange::ChangeModel);
+        assert_eq!(conversation.entries().last().unwrap().item, calling(&[call]));
+        assert!(ids.iter().zip(conversation.entries()).all(|(id, entry)| *id == entry.id));
     }
 
     fn texts(conversation: &Conversation) -> Vec<String> {
