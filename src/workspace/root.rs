@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,6 +29,9 @@ pub struct WorkspaceRoot {
     guard: Option<Arc<dyn AccessGuard>>,
     buffers: Option<Arc<dyn EditorBuffers>>,
 }
+
+/// How often a path is resolved whose file is replaced meanwhile.
+const RESOLVE_ATTEMPTS: u32 = 10;
 
 /// What happens with a link in the place of a folder in which a file is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,7 +287,7 @@ impl WorkspaceRoot {
             if existing.is_root() {
                 break RelPath::root();
             }
-            match self.dir.canonicalize(existing.as_path()) {
+            match self.canonicalize(&existing) {
                 Ok(real) => break RelPath::new(real).ok()?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     rest.push(existing.name()?.to_owned());
@@ -296,6 +300,25 @@ impl WorkspaceRoot {
             real = real.join(name);
         }
         (real != *path).then_some(real)
+    }
+
+    /// Resolves all symbolic links in a path. One whose file is replaced all the time does not exist.
+    fn canonicalize(&self, path: &RelPath) -> io::Result<PathBuf> {
+        for _ in 0..RESOLVE_ATTEMPTS {
+            let real = self.dir.canonicalize(path.as_path())?;
+            // The system adds this to the path of an open file that was replaced meanwhile. It may be its name, too.
+            if !real.as_os_str().as_bytes().ends_with(b" (deleted)") {
+                return Ok(real);
+            }
+            let identity = |meta: Metadata| (meta.dev(), meta.ino());
+            let named = self.dir.symlink_metadata(&real).map(identity);
+            if named.is_ok_and(|named| {
+                self.dir.metadata(path.as_path()).map(identity).is_ok_and(|found| found == named)
+            }) {
+                return Ok(real);
+            }
+        }
+        Err(io::ErrorKind::NotFound.into())
     }
 
     /// Resolves symbolic links inside the workspace to a file, which may be new.
@@ -312,7 +335,7 @@ impl WorkspaceRoot {
             // Its folders may be links, and it may be new.
             _ => return Ok(self.real_path(path).unwrap_or_else(|| path.clone())),
         }
-        let canonical = self.dir.canonicalize(path.as_path());
+        let canonical = self.canonicalize(path);
         Ok(RelPath::new(canonical.map_err(|error| self.link_error("look at", path, error))?)?)
     }
 }
@@ -327,6 +350,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::process::Command;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::thread;
     use std::time::Instant;
 
     use super::*;
@@ -341,6 +367,28 @@ mod tests {
 
     fn read(root: &WorkspaceRoot, path: &str) -> Result<Vec<u8>, FileError> {
         root.read(&root.resolve(path)?, 1_000)
+    }
+
+    /// Other runs, and editors, replace files as this program does.
+    #[test]
+    fn a_file_that_is_replaced_meanwhile_keeps_its_name() {
+        let (folder, root) = workspace();
+        let path = root.resolve("d/a").unwrap();
+        let is_over = AtomicBool::new(false);
+        let wrong = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    fs::write(folder.path().join("new"), "").unwrap();
+                    fs::rename(folder.path().join("new"), folder.path().join("d/a")).unwrap();
+                }
+            });
+            let found = (0..50_000).map(|_| root.canonical(&path));
+            let wrong: Vec<_> =
+                found.filter(|found| !found.as_ref().is_ok_and(|found| *found == path)).collect();
+            is_over.store(true, Relaxed);
+            wrong
+        });
+        assert!(wrong.is_empty(), "{wrong:?}");
     }
 
     #[test]
