@@ -48,7 +48,7 @@ impl AbsentPaths {
         self.0.iter().any(|path| exists(path).unwrap_or_else(|_| !is_missing(path)))
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the list is empty.
     pub(in crate::exec) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

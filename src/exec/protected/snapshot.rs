@@ -362,7 +362,7 @@ fn remove_others(
     }
 }
 
-/// Removes what a path is, also where folders may not be written.
+/// Removes a file, or a folder with everything in it, also where folders may not be written.
 pub(in crate::exec) fn remove_entry(parent: &Dir, name: &OsStr) -> io::Result<()> {
     if !parent.symlink_metadata(name)?.is_dir() {
         return parent.remove_file(name);

@@ -95,9 +95,15 @@ struct SupervisedCommand<'a> {
 }
 
 impl SupervisedCommand<'_> {
-    /// Returns how the command ended, and the number of processes that it left behind, which were killed; `None`, with
-    /// everything killed, if the engine has ended.
+    /// Reports the start, and returns how the command ended, and the number of processes that it left behind, which were
+    /// killed; `None`, with everything killed, if the engine has ended.
     fn run(&mut self) -> Option<(CommandEnd, u32)> {
+        let started = SupervisorReport::Started { pid: self.leader.as_raw_nonzero().get() };
+        // The engine may have ended while the command was being started.
+        if self.link.send(&started, &[], &[]).is_err() {
+            self.rules.tree.kill_all(self.leader, KILL_TIMEOUT);
+            return None;
+        }
         let mut phase = CommandPhase::Running;
         let mut until = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
@@ -255,24 +261,18 @@ pub(in crate::exec) fn serve(
         };
         match spawn(CommandStart { words, stdin, stdout, stderr }) {
             Ok(leader) => {
-                let started = SupervisorReport::Started { pid: leader.as_raw_nonzero().get() };
-                let ended = if link.send(&started, &[], &[]).is_ok() {
-                    SupervisedCommand {
-                        link,
-                        leader,
-                        timeout,
-                        kill_timeout,
-                        rules,
-                        shared_before: rules.memory.map_or(0, |_| rules.tree.shared_memory()),
-                        memory_checked: Cell::new(Instant::now()),
-                        handle: open_pidfd(leader),
-                    }
-                    .run()
-                } else {
-                    // The engine ended while the command was being started.
-                    rules.tree.kill_all(leader, KILL_TIMEOUT);
-                    None
-                };
+                let handle = open_pidfd(leader);
+                let ended = SupervisedCommand {
+                    link,
+                    leader,
+                    timeout,
+                    kill_timeout,
+                    rules,
+                    shared_before: rules.memory.map_or(0, |_| rules.tree.shared_memory()),
+                    memory_checked: Cell::new(Instant::now()),
+                    handle,
+                }
+                .run();
                 let renamed = rules.absent.rename_created();
                 let RestoredPaths { restored, failed: unrestored } =
                     before.map(PathSnapshot::restore_changed).unwrap_or_default();
