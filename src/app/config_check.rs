@@ -16,14 +16,9 @@ use crate::types::{ConfirmMode, Decision};
 ///
 /// Fails with everything that is wrong.
 pub fn check_config(config: &Config) -> Result<(), AppError> {
-    let agents: Vec<_> = config.agents().collect();
-    let unknown: Vec<_> =
-        agents.iter().flat_map(|agent| configured_tools::unknown_tools(config, agent)).collect();
-    if !unknown.is_empty() {
-        return Err(ConfigError { problems: unknown }.into());
-    }
-    let Some(agent) = agents.first() else { return Ok(()) };
-    let settings = configured_tools::tool_settings(config, agent, ExecutionMode::Real)?;
+    check_agents(config)?;
+    let Some(agent) = config.agents().next() else { return Ok(()) };
+    let settings = configured_tools::tool_settings(config, &agent, ExecutionMode::Real)?;
     let policy =
         PolicyEngine::new(ConfirmMode::ConfirmSensitive, settings.rules, settings.guardrails);
     let examples = &config.settings.permissions.examples;
@@ -34,6 +29,17 @@ pub fn check_config(config: &Config) -> Result<(), AppError> {
     let problems: Vec<ConfigProblem> =
         mistaken.chain(configured_hooks::invalid_commands(config)).collect();
     if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }.into()) }
+}
+
+/// Checks that the tools of agents exist.
+///
+/// # Errors
+///
+/// Fails with all that don't.
+pub fn check_agents(config: &Config) -> Result<(), ConfigError> {
+    let unknown = |agent| configured_tools::unknown_tools(config, &agent).collect::<Vec<_>>();
+    let problems: Vec<ConfigProblem> = config.agents().flat_map(unknown).collect();
+    if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
 }
 
 /// Returns what is wrong with an example.

@@ -47,7 +47,7 @@ mod worktree;
 pub use crate::tools::ExecutionMode;
 pub use agent::{Agent, AgentBuilder, set_supervisor, supervisor_main};
 pub use commit_watch::CommitWatch;
-pub use config_check::check_config;
+pub use config_check::{check_agents, check_config};
 pub use end_hooks::RunDeadline;
 pub use error::AppError;
 pub use function_tool::FunctionTool;

@@ -1,6 +1,6 @@
 //! `read_file`: reads a text file or a page of it, or an image.
 
-use std::io::{Cursor, Read};
+use std::io::{BufRead, BufReader, Cursor, Read};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -82,6 +82,9 @@ pub(super) struct PageRequest {
     pub(super) budget: Option<usize>,
 }
 
+/// How much of a file is read to find out what it is, in bytes.
+const BEGINNING: u64 = 8 * 1024;
+
 /// The maximum size of a file that is read as a whole, in bytes.
 const MAX_WHOLE_FILE: u64 = 4 << 20;
 
@@ -111,7 +114,7 @@ impl PageRequest {
         let OpenFile { mut file, size } = root.open_file(path)?;
         let failed = |source| FileError::Io { action: "read", path: path.clone(), source };
         let mut start = Vec::new();
-        (&mut file).take(8 * 1024).read_to_end(&mut start).map_err(failed)?;
+        (&mut file).take(BEGINNING).read_to_end(&mut start).map_err(failed)?;
         if is_image(&start) {
             let name = path.to_string();
             return Ok(match ImageSource::read_rest(name, start, file) {
@@ -144,7 +147,10 @@ impl PageRequest {
         } else if start.is_empty() {
             ToolOutput::ok(EMPTY_NOTE)
         } else if !Encoding::detect(&start).is_wide() {
-            self.page(path, start.chain(file)).map_err(failed)?
+            // A small file needs no buffer of its own.
+            let is_small = (start.len() as u64) < BEGINNING;
+            let rest = BufReader::with_capacity(if is_small { 0 } else { 64 * 1024 }, file);
+            self.page(path, start.chain(rest)).map_err(failed)?
         } else if let Some(text) = TextFile::read(root.read(path, MAX_WIDE_FILE)?) {
             self.page(path, Cursor::new(text.content)).map_err(failed)?
         } else {
@@ -160,7 +166,7 @@ impl PageRequest {
         Ok(ToolOutput { reads, ..output })
     }
 
-    fn page(&self, path: &RelPath, text: impl Read) -> std::io::Result<ToolOutput> {
+    fn page(&self, path: &RelPath, text: impl BufRead) -> std::io::Result<ToolOutput> {
         let (first, lines) = self.page.unwrap_or((1, None));
         // Pages are not shortened later, so they must fit.
         let bytes = match (self.page, self.budget) {
@@ -180,14 +186,18 @@ impl PageRequest {
                 "'{path}' has {total} lines; there is no line {first}."
             )));
         }
-        let mark = if first <= 1 { "\u{feff}" } else { "" };
-        let content = String::from_utf8_lossy(&page.content);
-        let mut text = content.strip_prefix(mark).unwrap_or(&content).to_owned();
-        let is_part = self.page.is_some() || page.is_full;
-        if is_part {
-            end_page(&mut text, page.first..=page.last_line(), &total, page.is_full);
+        let (shown, is_full) = (page.first..=page.last_line(), page.is_full);
+        let (mut text, is_utf8) = match String::from_utf8(page.content) {
+            Ok(text) => (text, true),
+            Err(error) => (String::from_utf8_lossy(error.as_bytes()).into_owned(), false),
+        };
+        if first <= 1 && text.starts_with('\u{feff}') {
+            text.remove(0);
         }
-        if std::str::from_utf8(&page.content).is_err() {
+        if self.page.is_some() || is_full {
+            end_page(&mut text, shown, &total, is_full);
+        }
+        if !is_utf8 {
             text += "\n[not UTF-8: some characters are shown as \u{fffd}]";
         }
         let length = if self.page.is_some() { Truncation::Done } else { Truncation::Allowed };

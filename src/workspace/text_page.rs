@@ -1,6 +1,6 @@
 //! Pages of a text, read without loading the rest.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead};
 
 /// A range of lines of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,8 +36,8 @@ impl TextPage {
     /// # Errors
     ///
     /// Fails when the text cannot be read.
-    pub fn read(text: impl Read, first: u64, limits: PageLimits) -> io::Result<Self> {
-        let mut text = BufReader::with_capacity(64 * 1024, text.take(limits.scan));
+    pub fn read(text: impl BufRead, first: u64, limits: PageLimits) -> io::Result<Self> {
+        let mut text = text.take(limits.scan);
         let mut page = Self { first: first.max(1), ..Self::default() };
         let mut number = 0;
         loop {
@@ -63,7 +63,7 @@ impl TextPage {
             }
             page.lines += 1;
         }
-        page.total = (text.get_ref().limit() > 0).then_some(number);
+        page.total = (text.limit() > 0).then_some(number);
         page.is_full |= page.total.is_none();
         Ok(page)
     }
@@ -111,6 +111,8 @@ fn last_char_boundary(bytes: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::io::BufReader;
+
     use super::*;
 
     const LIMITS: PageLimits = PageLimits { lines: 2, bytes: 100, line_bytes: 10, scan: 1_000 };
@@ -153,7 +155,7 @@ mod tests {
     /// Fault R5: nothing is read beyond the limit.
     #[test]
     fn an_endless_text_is_not_read_to_its_end() {
-        let page = TextPage::read(io::repeat(b'\n'), 1, LIMITS).unwrap();
+        let page = TextPage::read(BufReader::new(io::repeat(b'\n')), 1, LIMITS).unwrap();
         assert_eq!((page.lines, page.total, page.is_full), (2, None, true));
     }
 }

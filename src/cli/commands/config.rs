@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-use architect::app::{ProcessEnv, ResolvedModel};
+use architect::app::{AppError, ProcessEnv, ResolvedModel};
 use architect::config::{
     AgentDefinition, Config, ConfigFile, ConfigFileState, ProjectPreset, SCHEMA_FILE, TrustError,
     TrustStore, profile_names, template,
@@ -132,7 +132,9 @@ pub(crate) fn list_agents(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, C
         };
         config.agents().map(line).collect()
     };
-    output::print(&text)
+    let code = output::print(&text)?;
+    architect::app::check_agents(&config).map_err(AppError::from)?;
+    Ok(code)
 }
 
 /// An agent, as `architect agents --json` lists it.

@@ -209,7 +209,13 @@ fn print_verification(
         if problems.is_empty() {
             let counted = pluralize(*records, "record", "records");
             let (state, ending) = (describe_state(history), describe_end(end));
-            lines.push(format!("{counted}, all as stored; state: {state}{ending}"));
+            let which = match end.kind {
+                JournalEndKind::Whole => format!("{counted}, all as stored"),
+                JournalEndKind::Torn(_) | JournalEndKind::ReadOnly(_) => {
+                    format!("the first {counted} as stored")
+                }
+            };
+            lines.push(format!("{which}; state: {state}{ending}"));
             lines.extend(describe_requests(requests));
         }
         let hash = end.hash.map(|hash| hash.to_string()).unwrap_or_default();

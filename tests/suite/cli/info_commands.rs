@@ -73,6 +73,14 @@ fn agents_and_completions_are_listed() {
     }
 }
 
+#[test]
+fn an_agent_with_a_tool_that_does_not_exist_is_listed_as_wrong() {
+    let ran =
+        CliFixture::new().run(&["agents", "--set", "agents.plan.allowed_tools=[\"raed_file\"]"]);
+    assert!(ran.code == 3 && ran.out.contains("raed_file"), "{} {}", ran.code, ran.out);
+    assert!(ran.err.contains("did you mean `read_file`?"), "{}", ran.err);
+}
+
 /// What a shell's script asks for: names that only this machine knows.
 #[test]
 fn names_of_this_machine_are_completed() {
