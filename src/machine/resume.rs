@@ -19,7 +19,7 @@ use crate::machine::states::compacting::Compacting;
 use crate::machine::states::done::Done;
 use crate::machine::states::executing::{CallState, Executing};
 use crate::machine::states::preparing::Preparing;
-use crate::machine::stop_reason::StopReason;
+use crate::machine::stop_reason::{CloseReason, StopReason};
 use crate::machine::tool_calls::loop_detection::TurnRepetition;
 use crate::types::{CallId, RunRules, RunTime, Tokens, ToolResult};
 
@@ -186,14 +186,19 @@ fn resume_executing(mut state: Executing, recovered: &[RecoveredCall], out: Step
     state.start_calls(out)
 }
 
-/// There is only one closing call, also across a crash: if it was sent, the run is over. If the user has sent a message,
-/// the run continues in any case.
+/// There is only one closing call, also across a crash: if it was sent, the run is over. If the user has sent a message, or
+/// allows more steps to a run that had used them up, the run continues.
 fn resume_closing(state: Closing, prompt: ResumePrompt, out: StepBuilder) -> Step {
     let Closing { run, reason, stage, .. } = state;
     match (prompt, stage) {
         (ResumePrompt::FromUser, _) => restart(run, out, prompt),
         (ResumePrompt::Continue, ClosingStage::Sending { .. }) => {
             Done::end(run, out, StopReason::Closed(reason))
+        }
+        (ResumePrompt::Continue, ClosingStage::Preparing { .. })
+            if reason == CloseReason::MaxSteps && run.has_steps_left() =>
+        {
+            restart(run, out, prompt)
         }
         (ResumePrompt::Continue, ClosingStage::Preparing { .. }) => {
             Closing::prepare(run, out, reason)
@@ -265,6 +270,25 @@ mod tests {
         let next = resumed(next.state, 1);
         assert!(matches!(next.state, State::Preparing(_)), "{:?}", next.state);
         assert_eq!(next.state.run().used.tokens, Tokens(160));
+    }
+
+    #[test]
+    fn a_run_that_closes_continues_if_it_may_take_more_steps() {
+        let closing = |reason| {
+            let mut run = RunContext::new(rules(0));
+            run.steps = 5;
+            Closing::enter(run, StepBuilder::default(), reason).state
+        };
+        let resumed = |reason, most| {
+            let mut rules = rules(0);
+            rules.limits.max_steps = most;
+            let (recovered, prompt, received) = (vec![], ResumePrompt::Continue, Tokens::ZERO);
+            let resumption = Resumption { rules, recovered, prompt, received };
+            resume(closing(reason), RunTime::START, resumption).state.kind()
+        };
+        assert_eq!(resumed(CloseReason::MaxSteps, 6), StateKind::Preparing);
+        assert_eq!(resumed(CloseReason::MaxSteps, 5), StateKind::ClosingPreparing);
+        assert_eq!(resumed(CloseReason::Timeout, 6), StateKind::ClosingPreparing);
     }
 
     #[test]

@@ -101,6 +101,12 @@ impl RunContext {
         Box::new(Self { rules: rules.into(), next_effect: EffectId(1), ..Self::default() })
     }
 
+    /// Returns whether the run may take another step.
+    pub(crate) fn has_steps_left(&self) -> bool {
+        let taken = self.steps.saturating_sub(self.rules.limit_baseline.steps);
+        taken < self.rules.limits.max_steps
+    }
+
     /// Returns when the run must close so that its closing call fits into the timeout. A tenth of it is reserved for that, at
     /// most 30 s.
     pub(crate) fn closing_time(&self) -> Option<RunTime> {

@@ -437,14 +437,17 @@ impl Driver {
     /// Starts the pending effects, after making their events durable.
     fn perform_pending(mut self) -> Self {
         let waiting = self.wait_for_checkpoint();
-        if self.pending.contains(&Effect::End) {
-            // What was cut off comes before the end in the journal, and may still change something.
-            for effect in std::mem::take(&mut self.pending) {
-                match effect {
-                    Effect::Cancel { id } => self.cancel(id),
-                    other => self.pending.push(other),
-                }
+        // What was cut off comes into the journal before what follows it.
+        let cancelled = self.pending.iter().filter_map(|effect| match effect {
+            Effect::Cancel { id } => Some(*id),
+            _ => None,
+        });
+        for id in cancelled.collect::<Vec<_>>() {
+            if let Err(error) = self.cancel(id) {
+                self = self.fail_journal(&error);
             }
+        }
+        if self.pending.contains(&Effect::End) {
             self.record_end_state();
             self.write_end_record();
         }

@@ -6,7 +6,8 @@ use super::driver::{Driver, PendingCall, PendingTiming};
 use super::executor::{DriverInput, EffectTask, InputSink, TaskThread};
 use crate::machine::{BudgetShare, CallIntent, CallPurpose, CheckResult, Effect, Event};
 use crate::port::{
-    AuthorizationOutcome, CallTiming, CancellationToken, EffectContext, JournalRecord, lock,
+    AuthorizationOutcome, CallTiming, CancellationToken, EffectContext, JournalRecord, StoreError,
+    lock,
 };
 use crate::types::{
     EffectId, Fault, FaultKind, Tokens, ToolCall, ToolResult, ToolStatus, UserMessage,
@@ -30,7 +31,11 @@ impl Driver {
     /// Performs an effect, unless it isn't pending any more.
     pub(super) fn perform_effect(&mut self, effect: Effect) {
         match effect {
-            Effect::Cancel { id } => self.cancel(id),
+            Effect::Cancel { id } => {
+                if let Err(error) = self.cancel(id) {
+                    self.local_events.push_back(Event::StoreFailed { error: error.0 });
+                }
+            }
             Effect::End => {}
             Effect::RunTool { id, command, .. } if !self.is_pending(id) => {
                 // What was not started has ended.
@@ -237,17 +242,17 @@ impl Driver {
         );
     }
 
-    pub(super) fn cancel(&mut self, id: EffectId) {
+    /// Cancels an effect, and writes what has arrived of a reply.
+    pub(super) fn cancel(&mut self, id: EffectId) -> Result<(), StoreError> {
         if let Some(token) = self.cancellations.remove(&id) {
             token.cancel();
         }
         let text = std::mem::take(&mut self.partial_text);
         if self.take_timing(id).is_some() && !text.is_empty() {
             let at = self.clock.now();
-            if let Err(error) = self.write(at, JournalRecord::Partial { id, text: &text }) {
-                self.local_events.push_back(Event::StoreFailed { error: error.0 });
-            }
+            return self.write(at, JournalRecord::Partial { id, text: &text });
         }
+        Ok(())
     }
 
     fn start_task(

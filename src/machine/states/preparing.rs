@@ -44,7 +44,7 @@ pub(crate) enum NextCallPlan {
 
 /// Returns the output limit of the call, unless steps or budget are used up. These limits come before time.
 fn check_limits(run: &RunContext, size: &RequestSize) -> Result<Option<Tokens>, CloseReason> {
-    if run.steps.saturating_sub(run.rules.limit_baseline.steps) >= run.rules.limits.max_steps {
+    if !run.has_steps_left() {
         return Err(CloseReason::MaxSteps);
     }
     budget::reserve(run, size, CallPurpose::Agent)
