@@ -1,6 +1,7 @@
 //! A prompt: one run of a session, from the client's message to the reason why it ended.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use agent_client_protocol_schema::v1::{
     Error, FileSystemCapabilities, PromptResponse, SessionInfoUpdate, SessionUpdate,
@@ -109,7 +110,7 @@ fn try_run(
             restart_limits(&mut opened, true);
             SessionTarget::Stored(store, Box::new(opened))
         }
-        Err(JournalError::UnknownSession(_)) => {
+        Err(JournalError::UnknownSession(_)) if !session.is_stored.load(Ordering::Relaxed) => {
             let title = sanitize::headline(text, MAX_TITLE);
             let update = SessionUpdate::SessionInfoUpdate(SessionInfoUpdate::new().title(title));
             // A client that is gone is noticed by the run.
@@ -140,6 +141,7 @@ fn try_run(
     let io = RunIo { reporter: reporter.clone(), confirm: Arc::new(confirm), sandbox: None };
     let commits = CommitWatch::begin(&setup.sandbox);
     let done = setup.run(request, io).map_err(failed)?;
+    session.is_stored.store(true, Ordering::Relaxed);
     if let Some(notice) = commits.and_then(|commits| commits.notice()) {
         log::warn!("{notice}");
     }

@@ -7,6 +7,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -455,10 +456,13 @@ impl RequestHandler {
         let store = self.host.store(&folder)?;
         let root = WorkspaceRoot::open(&folder)
             .map_err(|error| with_message(Error::invalid_params(), error.to_string()))?;
+        let is_new = lock(&self.sessions)
+            .get(id)
+            .is_some_and(|open| !open.is_stored.load(Ordering::Relaxed));
         let stored = match read_session(&store, session, &root) {
             Ok(stored) => Some(stored),
             // Nothing is stored before the first prompt.
-            Err(JournalError::UnknownSession(_)) if lock(&self.sessions).contains_key(id) => None,
+            Err(JournalError::UnknownSession(_)) if is_new => None,
             Err(JournalError::UnknownSession(_)) => return Err(unknown()),
             Err(error) => return Err(app_error(&error.into())),
         };

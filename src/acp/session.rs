@@ -30,6 +30,8 @@ pub(super) struct OpenSession {
     pub(super) approvals: SessionApprovals,
     /// Whether the client shows a plan.
     pub(super) has_plan: Arc<AtomicBool>,
+    /// Whether it has been stored. If it is no longer, somebody has removed it.
+    pub(super) is_stored: AtomicBool,
     state: Mutex<SessionState>,
 }
 
@@ -51,8 +53,8 @@ impl OpenSession {
     ) -> Self {
         let client_id = ClientSessionId::new(id.to_string());
         let (approvals, state) = (SessionApprovals::default(), Mutex::default());
-        let has_plan = Arc::default();
-        Self { id, client_id, folder, servers, options, approvals, has_plan, state }
+        let (has_plan, is_stored) = (Arc::default(), AtomicBool::new(options.is_some()));
+        Self { id, client_id, folder, servers, options, approvals, has_plan, is_stored, state }
     }
 
     /// Configures its next run, in the mode that the client has chosen.

@@ -18,7 +18,7 @@ use super::blobs::{self, BlobStore};
 use super::error::{IoContext, JournalError, ReadOnlyReason, Result};
 use super::file_journal::{FileJournal, WriterHealth, lock};
 use super::header::{SessionHeader, WallTime};
-use super::journal_reader::{JournalPosition, JournalReader, ReadRecord};
+use super::journal_reader::{JournalPosition, JournalReader, ReadRecord, RecordDamage};
 use super::replay::{JournalEnd, JournalEndKind, ReplayedRecord, SessionHistory, replay};
 use super::resume::OpenedSession;
 use super::session_id::SessionId;
@@ -416,10 +416,27 @@ impl SessionStore {
     ///
     /// # Errors
     ///
-    /// Fails if the store can't be listed.
+    /// Fails if the store can't be listed, and if the header of a newer session that names the folder is damaged: the
+    /// one before it is not what the user means.
     pub fn last_in_folder(&self, folder: &Path) -> Result<Option<SessionId>> {
-        let mut newest = self.newest_first()?.into_iter();
-        Ok(newest.find(|session| self.belongs_to(*session, folder)))
+        let quoted = serde_json::Value::from(folder.to_string_lossy()).to_string();
+        for session in self.newest_first()? {
+            if self.belongs_to(session, folder) {
+                return Ok(Some(session));
+            }
+            if self.header(session).is_none() && self.header_has(session, &quoted) {
+                match self.load(session) {
+                    // A crash while it began has left half a header.
+                    Err(JournalError::ReadOnly {
+                        reason: ReadOnlyReason::Damaged { damage: RecordDamage::Unterminated, .. },
+                        ..
+                    })
+                    | Ok(_) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the sessions, the most recently written first.
@@ -443,10 +460,15 @@ impl SessionStore {
     /// Returns whether another session may have dispatched this one: then the beginning of the header names it. This takes
     /// a fraction of the time for the whole header.
     pub(crate) fn may_be_dispatched_by(&self, session: SessionId, other: SessionId) -> bool {
+        self.header_has(session, &other.to_string())
+    }
+
+    /// Returns whether a text stands in the beginning of a session's header, which may be damaged.
+    fn header_has(&self, session: SessionId, text: &str) -> bool {
         let mut start = [0; HEADER_START];
         let file = File::open(self.journal_path(session));
         let length = file.and_then(|mut file| file.read(&mut start)).unwrap_or(0);
-        memmem::find(&start[..length], other.to_string().as_bytes()).is_some()
+        memmem::find(&start[..length], text.as_bytes()).is_some()
     }
 
     fn belongs_to(&self, session: SessionId, folder: &Path) -> bool {

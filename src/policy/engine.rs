@@ -31,6 +31,11 @@ impl PolicyEngine {
         Self { mode, rules, guardrails }
     }
 
+    /// Returns the engine with another mode.
+    pub fn with_mode(&self, mode: ConfirmMode) -> Self {
+        Self { mode, ..self.clone() }
+    }
+
     pub(super) fn add_allowed(&mut self, rules: &[PermissionRule]) {
         self.rules.allow.extend_from_slice(rules);
     }
@@ -143,11 +148,6 @@ impl PolicyEngine {
         let unread = unread.map(|program| plain_text(&program.words));
         let mut texts = std::iter::once(line.raw.clone()).chain(parts).chain(unread);
         texts.find_map(|text| blocked.find(&text))
-    }
-
-    /// Returns the mode of confirmation.
-    pub(crate) fn mode(&self) -> ConfirmMode {
-        self.mode
     }
 
     fn decide_command(&self, command: &CommandTarget) -> Decision {

@@ -485,6 +485,24 @@ impl RegisteredCall {
         matches!(self.decide_with(&engine, real), Decision::Allow { .. }).then_some(rule)
     }
 
+    /// Returns which options would allow the call without a confirmation.
+    fn how_to_allow(&self, real: &[CallTarget]) -> String {
+        let policy = &self.gate.policy;
+        let allows = |engine: &PolicyEngine| {
+            matches!(self.decide_with(engine, real), Decision::Allow { .. })
+        };
+        let example = example_rule(&self.tool, &*self.invocation);
+        let rule = PermissionRule::parse(&rule_tools(), &example).ok();
+        let by_rule = rule.is_some_and(|rule| allows(&policy.with_allowed(&[rule])));
+        let rule = format!("a rule like --allow '{}'", example.replace('\'', r"'\''"));
+        match (allows(&policy.with_mode(ConfirmMode::Yolo)), by_rule) {
+            (true, true) => format!("The user can allow it with --mode yolo, or with {rule}"),
+            (true, false) => "The user can allow it with --mode yolo".to_owned(),
+            (false, true) => format!("The user can allow it with {rule}"),
+            (false, false) => "No mode and no --allow rule lets it run without one".to_owned(),
+        }
+    }
+
     /// Asks the user. Returns the reason why the call may run.
     fn confirm(
         &self,
@@ -535,18 +553,10 @@ impl RegisteredCall {
                     }
                 },
                 ConfirmationAnswer::Unavailable => {
-                    // The mode allows what the rules can be applied to.
-                    let mode = match self.gate.policy.mode() {
-                        ConfirmMode::Yolo => "",
-                        ConfirmMode::ConfirmSensitive | ConfirmMode::ConfirmAll => {
-                            "with --mode yolo, or "
-                        }
-                    };
                     return denied(&format!(
-                        "{} needs a confirmation ({why}), and there is no terminal to ask on. The user can allow it \
-                         {mode}with a rule like --allow '{}'",
+                        "{} needs a confirmation ({why}), and there is no terminal to ask on. {}",
                         self.tool,
-                        example_rule(&self.tool, &*self.invocation).replace('\'', r"'\''")
+                        self.how_to_allow(real)
                     ));
                 }
             };

@@ -89,6 +89,20 @@ fn a_session_is_resumed_without_its_history_and_closed() {
     assert_eq!(client.prompt(&session, "Go on."), "end_turn");
 }
 
+/// It would continue without its history.
+#[test]
+fn a_session_that_was_removed_takes_no_prompt() {
+    let world = world();
+    let mut client = AcpClient::start(&world, TALK, &[]);
+    let session = client.new_session(&world);
+    assert_eq!(client.prompt(&session, "Read."), "end_turn");
+    assert_eq!(world.run(&["sessions", "rm", &session]).code, 0);
+    let id = client.send_prompt(&session, "And then?");
+    let error = client.wait_for(id).unwrap_err();
+    assert!(error["message"].as_str().unwrap().contains("there is no session"), "{error}");
+    assert!(client.call("session/load", &load(&world, &session)).is_err());
+}
+
 #[test]
 fn a_session_is_loaded_before_its_first_prompt() {
     let world = world();

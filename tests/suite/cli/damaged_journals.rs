@@ -163,3 +163,30 @@ fn a_run_ends_when_its_journal_is_truncated_or_deleted() {
         }
     }
 }
+
+/// A command about the last session must not be about the one before it.
+#[test]
+fn a_damaged_header_is_reported_where_the_last_session_is_meant() {
+    let world = CliFixture::new();
+    for _ in 0..2 {
+        assert_eq!(world.run_script(SCRIPT, &["--mode", "yolo"]).code, 0);
+    }
+    let sessions = world.home().join(".local/state/architect/sessions");
+    let files = fs::read_dir(sessions).unwrap().map(|entry| entry.unwrap().path());
+    let newest = files.filter(|path| path.extension().is_some_and(|it| it == "jsonl")).max();
+    let newest = newest.unwrap();
+    let whole = fs::read_to_string(&newest).unwrap();
+    fs::write(&newest, whole.replacen("\"build\"", "\"guild\"", 1)).unwrap();
+    for command in
+        [&["replay", "last", "--verify"][..], &["undo", "--yes"], &["resume", "last", "x"]]
+    {
+        let ran = world.run(command);
+        assert!(
+            ran.code != 0 && ran.err.contains("record 0"),
+            "{command:?}: {} {}",
+            ran.code,
+            ran.err
+        );
+    }
+    fs::write(newest, whole).unwrap();
+}

@@ -207,6 +207,16 @@ fn modes_decide_where_no_rule_does() {
     assert!(command(&world, "ls").is_ok());
 }
 
+/// The options that are named are those that would help.
+#[test]
+fn what_a_rule_asks_about_is_not_said_to_be_allowed_by_options() {
+    for mode in [ConfirmMode::Yolo, ConfirmMode::ConfirmSensitive] {
+        let asking = world(mode, &[], &["run_command(git push *)"], &[]);
+        let why = command(&asking, "git push origin").unwrap_err();
+        assert!(why.ends_with("No mode and no --allow rule lets it run without one."), "{why}");
+    }
+}
+
 /// With a denial about commands, one that cannot be read is not let through in any mode.
 #[test]
 fn what_cannot_be_held_against_a_denial_is_asked_about() {
