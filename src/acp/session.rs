@@ -30,7 +30,7 @@ pub(super) struct OpenSession {
     pub(super) approvals: SessionApprovals,
     /// Whether the client shows a plan.
     pub(super) has_plan: Arc<AtomicBool>,
-    /// Whether it has been stored. If it is no longer, somebody has removed it.
+    /// Whether it has been stored. If it no longer is, it was removed.
     pub(super) is_stored: AtomicBool,
     state: Mutex<SessionState>,
 }

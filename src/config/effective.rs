@@ -53,7 +53,10 @@ impl EffectiveValue {
     pub fn value(&self) -> Option<String> {
         let name = self.key.rsplit('.').next().unwrap_or_default();
         let (is_arguments, is_command) = (name == "args", name.ends_with("command"));
+        // A field of a request body may be named like a key.
+        let is_secret = self.key.contains(".options.") && suggests_secret(name);
         let masked = self.value.as_ref().map(|value| match value {
+            ConfigValue::Text(_) if is_secret => ConfigValue::Text(MASK.to_owned()),
             ConfigValue::Text(text) if is_command => ConfigValue::Text(mask_command(text)),
             ConfigValue::Text(text) => ConfigValue::Text(mask_address_parts(text)),
             ConfigValue::List(items) if is_arguments => ConfigValue::List(mask_arguments(items)),
@@ -167,6 +170,8 @@ mod tests {
             EffectiveValue { key, origin: ValueOrigin::DEFAULT, value }.value().unwrap()
         };
         let text = |text: &str| ConfigValue::Text(text.to_owned());
+        assert_eq!(shown("llm.options.api_key", text("plain")), "\"***\"");
+        assert_eq!(shown("llm.options.user", text("plain")), "\"plain\"");
         let args = ["-y", "some-server", "--token", "plain", "--api-key=plain", "a1b2c3d4e5f6g7h8"];
         let args = args.map(|arg| ConfigNode::new(text(arg), ValueOrigin::DEFAULT));
         assert_eq!(

@@ -95,6 +95,7 @@ page_tests! {
     python: "docs/python.md",
     run: "docs/run.md",
     sessions: "docs/sessions.md",
+    settings: "docs/settings.md",
     statechart: "docs/statechart.md",
     testing: "docs/testing.md",
     tools: "docs/tools.md",

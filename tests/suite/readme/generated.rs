@@ -6,9 +6,14 @@ use std::env;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use architect::llm::provider_table;
+use architect::config::{ProjectPreset, template};
+use architect::exec::{SandboxPolicy, Supervisor};
+use architect::llm::{provider_names, provider_table};
+use architect::port::{ToolSpec, Toolbox as _};
+use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
 use architect::view::chart::{StatechartFormat, render, render_overview};
 use architect::view::reference_tables;
+use architect::workspace::WorkspaceRoot;
 
 use super::pages::{pages, root};
 use crate::kit::cli::{CliFixture, wait_for_exit};
@@ -23,7 +28,43 @@ fn sections() -> Vec<(&'static str, String)> {
         ("chart", fenced(render(StatechartFormat::Mermaid).unwrap())),
         ("stop-reasons", reference_tables::stop_reasons().to_markdown()),
         ("events", reference_tables::events().to_markdown()),
+        ("settings", settings()),
+        ("tool-arguments", tool_arguments()),
     ]
+}
+
+/// Returns the keys as they stand in a new configuration file, without the line for editors.
+fn settings() -> String {
+    let text = template(ProjectPreset::Plain, &provider_names());
+    let (_, keys) = text.split_once("\n\n").unwrap();
+    format!("```toml file=~/.config/architect/config.toml\n{}\n```\n", keys.trim_end())
+}
+
+/// Returns the arguments of the built-in tools, a line each.
+fn tool_arguments() -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let root = WorkspaceRoot::open(folder.path()).unwrap();
+    let supervisor = Supervisor::in_process(SandboxPolicy::off(folder.path()), Vec::new());
+    let settings = ToolSettings::default();
+    let tools = standard_tools(&root, &supervisor, &settings);
+    let mut specs = ToolRegistry::new(tools, settings).specs().to_vec();
+    specs.sort_by(|a, b| a.name.cmp(&b.name));
+    let rows: String = specs.iter().flat_map(argument_rows).collect();
+    format!("| tool | argument | what |\n|---|---|---|\n{rows}")
+}
+
+fn argument_rows(tool: &ToolSpec) -> Vec<String> {
+    let required = tool.schema["required"].as_array().cloned().unwrap_or_default();
+    let arguments = tool.schema["properties"].as_object().unwrap();
+    let row = |(name, argument): (&String, &serde_json::Value)| {
+        let shown = match required.iter().any(|it| it == name) {
+            true => format!("**`{name}`**"),
+            false => format!("`{name}`"),
+        };
+        let what = argument["description"].as_str().unwrap().replace('\n', " ");
+        format!("| `{}` | {shown} | {} |\n", tool.name, what.replace('|', "\\|"))
+    };
+    arguments.iter().map(row).collect()
 }
 
 /// Runs the demonstration, and returns what a terminal shows of it. Names that are new each time are replaced.

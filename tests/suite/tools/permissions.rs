@@ -209,7 +209,7 @@ fn modes_decide_where_no_rule_does() {
 
 /// The options that are named are those that would help.
 #[test]
-fn what_a_rule_asks_about_is_not_said_to_be_allowed_by_options() {
+fn only_options_that_would_help_are_named() {
     for mode in [ConfirmMode::Yolo, ConfirmMode::ConfirmSensitive] {
         let asking = world(mode, &[], &["run_command(git push *)"], &[]);
         let why = command(&asking, "git push origin").unwrap_err();
