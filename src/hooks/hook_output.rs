@@ -72,8 +72,9 @@ impl HookOutput {
         // As an object first: a list would be parsed as the fields in order.
         let object: Result<Map<String, Value>, _> = serde_json::from_str(stdout);
         let parsed = object.and_then(|object| HookOutputJson::deserialize(Value::Object(object)));
-        let parsed: HookOutputJson =
-            parsed.map_err(|error| HookError::Output(format!("invalid output: {error}")))?;
+        let parsed: HookOutputJson = parsed.map_err(|error| {
+            HookError::Output(format!("its standard output is not a JSON object: {error}"))
+        })?;
         parsed.into_output()
     }
 
@@ -90,9 +91,11 @@ impl HookOutputJson {
             HookOutput::Continue(changes) => changes,
             block @ HookOutput::Block { .. } => return Ok(block),
         };
+        let reason = self.reason.take();
+        let permission_reason = self.permission_decision_reason.take().or_else(|| reason.clone());
         let decisions = [
-            (self.decision.as_deref(), self.reason.take()),
-            (self.permission_decision.as_deref(), self.permission_decision_reason.take()),
+            (self.decision.as_deref(), reason),
+            (self.permission_decision.as_deref(), permission_reason),
         ];
         for (decision, reason) in decisions {
             let default = match decision {
@@ -131,6 +134,13 @@ mod tests {
     #[allow(clippy::unnecessary_wraps)] // compared with what parsing returns
     fn block(reason: &str) -> Result<HookOutput, String> {
         Ok(HookOutput::Block { reason: reason.to_owned() })
+    }
+
+    #[test]
+    fn a_permission_is_denied_with_either_reason() {
+        let denied = |field| parse(&format!(r#"{{"permissionDecision":"deny","{field}":"no"}}"#));
+        assert_eq!(denied("permissionDecisionReason"), block("no"));
+        assert_eq!(denied("reason"), block("no"));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Classifying error responses.
 
+use std::hash::{BuildHasher as _, RandomState};
+
 use serde_json::Value;
 
 use super::api_error::{ApiError, is_missing_model, is_unpaired, kind_of_text};
@@ -7,8 +9,15 @@ use super::masking::{excerpt, readable};
 use crate::net::{HeaderMap, HeaderValue, MAX_RETRY_DELAY, Secrets, mask_address, retry_after};
 use crate::types::{Fault, FaultKind, RetryAdvice, TimeSpan};
 
-/// The delay after an overload, unless the provider asks for another one.
+/// The shortest delay after an overload, unless the provider asks for another one.
 const OVERLOADED_WAIT: TimeSpan = TimeSpan::from_secs(5);
+
+/// Returns the delay after an overload: random, up to twice the shortest, so that runs that were turned away together don't
+/// come back together.
+fn overloaded_wait() -> TimeSpan {
+    let random = RandomState::new().hash_one(());
+    TimeSpan(OVERLOADED_WAIT.0 + random % OVERLOADED_WAIT.0)
+}
 
 /// The advice if a provider misses the result of a call.
 const UNPAIRED_ADVICE: &str = "each call that was sent has its answer: a server in between may have changed the request, or \
@@ -79,8 +88,9 @@ pub(crate) fn classify_response(
         Some(wait) => format!("{message}; it asks to wait {} s", wait.as_secs_f64()),
         None => message,
     };
-    let wait =
-        asked.or_else(|| wait_by_text(&reported_text)).or(is_overloaded.then_some(OVERLOADED_WAIT));
+    let wait = asked
+        .or_else(|| wait_by_text(&reported_text))
+        .or_else(|| is_overloaded.then(overloaded_wait));
     let retry = match headers.get("x-should-retry").map(HeaderValue::as_bytes) {
         Some(b"true") => RetryAdvice::Retry,
         Some(b"false") => RetryAdvice::GiveUp,
@@ -102,7 +112,7 @@ pub(crate) fn classify_stream_error(error: &ApiError) -> Fault {
     let kind = kind.or_else(|| error.status.map(kind_of_status)).unwrap_or(FaultKind::Server);
     let reported_text = if error.message.is_empty() { &error.kind } else { &error.message };
     let wait = wait_by_text(reported_text)
-        .or(error.kind.contains("overloaded").then_some(OVERLOADED_WAIT));
+        .or_else(|| error.kind.contains("overloaded").then(overloaded_wait));
     Fault {
         retry_after: wait,
         ..Fault::new(kind, format!("the provider reported an error in its reply: {reported_text}"))
@@ -182,6 +192,8 @@ fn parse_duration(text: &str) -> Option<TimeSpan> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::net::{HeaderName, Secret};
     use crate::types::FaultClass;
@@ -313,7 +325,10 @@ mod tests {
             let expected = "; it asks to wait for a year or longer";
             assert!(fault.message.ends_with(expected), "{}", fault.message);
         }
-        assert_eq!(fault(529, "").retry_after, Some(OVERLOADED_WAIT));
+        let waits: BTreeSet<_> = (0..9).filter_map(|_| fault(529, "").retry_after).collect();
+        let longest = TimeSpan::from_secs(10);
+        assert!(waits.iter().all(|wait| (OVERLOADED_WAIT..longest).contains(wait)), "{waits:?}");
+        assert!(waits.len() > 1, "all wait for the same time");
     }
 
     /// Fault L23.
