@@ -108,7 +108,8 @@ pub(crate) fn run(
     result.worktree = worktree.and_then(WorktreeRun::result);
     let can_resume =
         store.as_ref().is_some_and(|store| is_resumable(store, &result, ended.session));
-    if can_resume && result.status != RunStatus::Success {
+    let is_removed = result.worktree.as_ref().is_some_and(|worktree| !worktree.kept);
+    if can_resume && !is_removed && result.status != RunStatus::Success {
         result.resume_command = resume_command(&result, &setup.config).map(Into::into);
     }
     let about = RunInfo { session_id: ended.session.to_string().into(), ..about };
