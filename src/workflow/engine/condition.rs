@@ -34,6 +34,15 @@ word_enum! {
     }
 }
 
+impl ComparisonOperator {
+    fn compares_numbers(self) -> bool {
+        match self {
+            Self::AtMost | Self::AtLeast | Self::Less | Self::Greater => true,
+            Self::Equal | Self::NotEqual | Self::Contains | Self::Lacks => false,
+        }
+    }
+}
+
 /// The beginning and the end of a placeholder.
 const PLACEHOLDER: [&str; 2] = ["{{", "}}"];
 
@@ -64,7 +73,15 @@ impl Condition {
             ));
         };
         let right = &text[at + comparison.as_str().len() + 2..];
-        Ok(Self { left: unquoted(&text[..at]), comparison, right: unquoted(right) })
+        let condition = Self { left: unquoted(&text[..at]), comparison, right: unquoted(right) };
+        if comparison.compares_numbers() {
+            let is_wrong =
+                |text: &&str| !text.contains(PLACEHOLDER[0]) && text.parse::<f64>().is_err();
+            if let Some(text) = condition.texts().into_iter().find(is_wrong) {
+                return Err(format!("`{comparison}` compares numbers, and '{text}' is none"));
+            }
+        }
+        Ok(condition)
     }
 
     /// Returns the texts with placeholders.
@@ -242,7 +259,7 @@ mod tests {
         ] {
             assert_eq!(Condition::parse(text).unwrap().holds(&output), holds, "{text}");
         }
-        for wrong in ["", "a", "a==b", "a ==", "a is b"] {
+        for wrong in ["", "a", "a==b", "a ==", "a is b", "{{steps.count.output}} > many"] {
             assert!(Condition::parse(wrong).is_err(), "{wrong}");
         }
     }
