@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use architect::exec::helper;
 
 fn main() -> ExitCode {
+    let_children_be_waited_for();
     // Before anything else: as a supervisor of commands this is another program.
     if let Some(code) = architect::supervisor_main() {
         return code;
@@ -16,6 +17,18 @@ fn main() -> ExitCode {
     return_large_blocks();
     cli::main()
 }
+
+/// Lets the ends of child processes be known. A parent that ignores them hands that on, and every command would seem to
+/// have failed.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn let_children_be_waited_for() {
+    // SAFETY: it sets no handler, and there is no other thread yet.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn let_children_be_waited_for() {}
 
 /// Makes the allocator of glibc return freed blocks of a mebibyte to the system. By default, it keeps them once the first
 /// one is freed, up to 32 MiB each and in every thread, so that a long reply would take several times its size.

@@ -27,7 +27,7 @@ use crate::policy::GuardedFiles;
 use crate::port::{lock, unique_id};
 use crate::types::{hex, matches_wildcard};
 use crate::workspace::worktree::{BRANCH_PREFIX, is_isolated};
-use crate::workspace::{LinkResolver, remove_tree};
+use crate::workspace::{LinkResolver, create_private_folder, remove_tree};
 
 /// Where commands run: those of the model confined, those of the user as the user.
 #[derive(Clone)]
@@ -355,15 +355,16 @@ fn linked_repository_access(world: &ProcessEnv, workspace: &Path) -> LinkedRepos
 }
 
 /// Returns the caches of the user. Private ones are kept for each workspace: a project must not change what another one
-/// is built with.
+/// is built with. Where nothing can be kept, as in a container without a home, they are temporary.
 fn build_caches(world: &ProcessEnv, workspace: &Path, temp: &Path) -> PackageCaches {
     let folders = world.folders();
-    let store = folders.state.map_or_else(
+    let all = folders
+        .state
+        .map(|state| state.join("caches"))
+        .filter(|all| create_private_folder(all).is_ok() && access(all, Access::WRITE_OK).is_ok());
+    let store = all.map_or_else(
         || temp.join("caches"),
-        |state| {
-            let digest = Sha256::digest(workspace.as_os_str().as_bytes());
-            state.join("caches").join(hex(&digest[..8]))
-        },
+        |all| all.join(hex(&Sha256::digest(workspace.as_os_str().as_bytes())[..8])),
     );
     PackageCaches::detect(store, folders.home.as_deref(), |name| world.variable(name))
 }

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use architect::view::{ci_commands, sanitize};
+use architect::view::{ci_commands, flush_blocking, sanitize, write_all_blocking};
 use serde::Serialize;
 
 use super::error::CliError;
@@ -45,9 +45,18 @@ pub(crate) fn break_closed_stdout() {
 /// Fails if it is closed, or can't be written.
 pub(crate) fn print(text: &str) -> Result<u8, CliError> {
     let lines = printable_lines(text, io::stdout().is_terminal());
+    write_stdout(lines.as_bytes()).map(|()| 0)
+}
+
+/// Writes bytes to standard output, also if that is non-blocking, as it may be behind a parent process.
+///
+/// # Errors
+///
+/// Fails if it is closed, or can't be written.
+pub(crate) fn write_stdout(bytes: &[u8]) -> Result<(), CliError> {
     let mut stdout = io::stdout().lock();
-    let written = stdout.write_all(lines.as_bytes()).and_then(|()| stdout.flush());
-    written.map(|()| 0).map_err(|error| CliError::from_stdout(&error))
+    let written = write_all_blocking(&mut stdout, bytes).and_then(|()| flush_blocking(&mut stdout));
+    written.map_err(|error| CliError::from_stdout(&error))
 }
 
 /// Returns a document as JSON.

@@ -241,7 +241,11 @@ impl<W: Write + Send> WriteTarget<Vec<u8>> for PlainTarget<W> {
 }
 
 /// Writes all bytes, also to a non-blocking descriptor, on which `write_all` would fail midway.
-pub(super) fn write_all_blocking(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
+///
+/// # Errors
+///
+/// Fails as writing does, but not because the descriptor takes nothing at the moment.
+pub fn write_all_blocking(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match out.write(bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -253,7 +257,11 @@ pub(super) fn write_all_blocking(out: &mut impl Write, mut bytes: &[u8]) -> io::
 }
 
 /// Flushes, also a non-blocking descriptor.
-pub(super) fn flush_blocking(out: &mut impl Write) -> io::Result<()> {
+///
+/// # Errors
+///
+/// Fails as flushing does, but not because the descriptor takes nothing at the moment.
+pub fn flush_blocking(out: &mut impl Write) -> io::Result<()> {
     loop {
         let Err(error) = out.flush() else { return Ok(()) };
         wait_if_full(error)?;

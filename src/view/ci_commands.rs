@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
+use super::background_writer::{flush_blocking, write_all_blocking};
+
 /// The zero-width space that is inserted.
 const ZERO_WIDTH_SPACE: &str = "\u{200b}";
 
@@ -52,6 +54,7 @@ impl<W: Write> CommandEscaper<W> {
 }
 
 impl<W: Write> Write for CommandEscaper<W> {
+    // All or an error: who writes again after a part of it would write the part twice.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_all(bytes)?;
         Ok(bytes.len())
@@ -59,21 +62,21 @@ impl<W: Write> Write for CommandEscaper<W> {
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         if !self.is_active {
-            return self.out.write_all(bytes);
+            return write_all_blocking(&mut self.out, bytes);
         }
         let mut started = 0;
         for (at, byte) in bytes.iter().enumerate() {
             if self.is_completed_by(*byte) {
-                self.out.write_all(&bytes[started..at])?;
-                self.out.write_all(ZERO_WIDTH_SPACE.as_bytes())?;
+                write_all_blocking(&mut self.out, &bytes[started..at])?;
+                write_all_blocking(&mut self.out, ZERO_WIDTH_SPACE.as_bytes())?;
                 started = at;
             }
         }
-        self.out.write_all(&bytes[started..])
+        write_all_blocking(&mut self.out, &bytes[started..])
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        flush_blocking(&mut self.out)
     }
 }
 

@@ -35,7 +35,7 @@ pub mod stats;
 pub mod trace;
 
 pub use crate::types::Language;
-pub use background_writer::OutputError;
+pub use background_writer::{OutputError, flush_blocking, write_all_blocking};
 pub use file::{append, is_standard_stream, save};
 pub use reporter::{Reporter, RunReporter};
 pub use result::{RunResult, UnappliedWork, WorktreeResult};

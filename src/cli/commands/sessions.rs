@@ -11,7 +11,9 @@ use architect::journal::index::{
 use architect::journal::{SessionId, SessionIndex, SessionStore};
 use architect::net::Secrets;
 use architect::types::{MicroUsd, Tokens, pluralize};
-use architect::view::{TERMINAL_WIDTH, in_columns, sanitize, shorten_column};
+use architect::view::{
+    TERMINAL_WIDTH, flush_blocking, in_columns, sanitize, shorten_column, write_all_blocking,
+};
 use architect::workspace::open_input;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -322,12 +324,12 @@ impl ExportOutput<'_> {
 
 impl Write for ExportOutput<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.stdout.write(bytes);
-        self.note(written)
+        let written = write_all_blocking(&mut self.stdout, bytes);
+        self.note(written.map(|()| bytes.len()))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.stdout.flush();
+        let flushed = flush_blocking(&mut self.stdout);
         self.note(flushed)
     }
 }

@@ -1,7 +1,7 @@
 //! `architect undo` and `architect diff`: what a session has changed, shown and taken back.
 
 use std::collections::HashMap;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -99,15 +99,13 @@ fn parse_range(text: &str) -> Result<(Option<u64>, Option<u64>), CliError> {
 /// Writes patches to standard output as they are; to a terminal, without codes that drive it.
 fn print_patches(patches: &[ChangePatch]) -> Result<(), CliError> {
     let bytes: Vec<u8> = patches.iter().flat_map(|patch| patch.text.iter().copied()).collect();
-    let mut stdout = io::stdout();
-    if stdout.is_terminal() {
+    if io::stdout().is_terminal() {
         return match bytes.is_empty() {
             true => Ok(()),
             false => output::print(&String::from_utf8_lossy(&bytes)).map(drop),
         };
     }
-    let written = stdout.write_all(&bytes).and_then(|()| stdout.flush());
-    written.map_err(|error| CliError::from_stdout(&error))
+    output::write_stdout(&bytes)
 }
 
 /// Returns a line about what a patch can't express.

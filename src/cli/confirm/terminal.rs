@@ -1,7 +1,7 @@
 //! The terminal that the program was started from, also when its standard input is a pipe.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -43,8 +43,13 @@ impl Input {
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Terminal {
-    /// Opens the terminal, if there is one.
+    /// Opens the terminal, if there is one and one of the standard streams is on it: without any, as below `nohup`, nobody
+    /// watches the run.
     pub(super) fn open() -> Option<Self> {
+        let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());
+        if !input.is_terminal() && !output.is_terminal() && !error.is_terminal() {
+            return None;
+        }
         OpenOptions::new()
             .read(true)
             .write(true)
@@ -76,7 +81,7 @@ impl Terminal {
     }
 
     /// Returns the terminal as a stream of a child process.
-    pub(super) fn stdio(&self) -> std::io::Result<Stdio> {
+    pub(super) fn stdio(&self) -> io::Result<Stdio> {
         self.file.try_clone().map(Stdio::from)
     }
 

@@ -1,5 +1,6 @@
 //! The environment of the process: closed files, unused signals, inherited children, and being stopped.
 
+use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -57,6 +58,44 @@ fn standard_files_may_be_closed_from_the_start() {
         assert_eq!(ran.out.is_empty(), is_stdout_closed);
         assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0, "{closed}");
     }
+}
+
+/// Such a parent hands that on.
+#[test]
+fn ends_of_commands_are_known_below_a_parent_that_ignores_them() {
+    let (world, server) = (CliFixture::new(), two_steps());
+    let task = world.command_with_server(&server, &["--mode", "yolo", "--json"]);
+    let ran = wait_for_exit(after("trap '' CHLD;", &task).spawn().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(stderr_of(&server), "1\n[exit code 0]");
+}
+
+/// As in a container whose user has none.
+#[test]
+fn commands_run_without_a_home_to_store_anything_in() {
+    let (world, server) = (CliFixture::new(), two_steps());
+    let mut task = world.command_with_server(&server, &["--mode", "yolo", "--ephemeral"]);
+    let ran = wait_for_exit(task.env("HOME", "/dev/null").spawn().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(stderr_of(&server), "1\n[exit code 0]");
+}
+
+/// A parent process such as Node makes it so.
+#[test]
+fn a_non_blocking_standard_output_gets_each_byte_once() {
+    let answer = "0123456789\n".repeat(20_000);
+    let (world, server) = (CliFixture::new(), Server::new([chat::text(&answer)]));
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    let mut task = world.command_with_server(&server, &["--quiet"]);
+    let mut child = task.stdout(writer).spawn().unwrap();
+    // The command has the other end, too.
+    drop(task);
+    wait_until("a full pipe", || rustix::io::ioctl_fionread(&reader).unwrap() >= 60_000);
+    let mut out = String::new();
+    reader.read_to_string(&mut out).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!((out.len(), out == answer), (answer.len(), true));
 }
 
 /// Fault G13.
