@@ -53,6 +53,12 @@ pub struct SessionPart {
     pub status: Option<String>,
     /// Why.
     pub stop_reason: Option<String>,
+    /// The error with which it failed, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The exit code of that failure.
+    #[serde(skip)]
+    failure: Option<u8>,
     /// The model of that run, as the user names it.
     pub model: String,
     /// What was used after the record.
@@ -150,9 +156,13 @@ impl SessionPart {
         })?;
         let all = SessionUsage::of(&history);
         let ended = history.ended.as_ref();
+        let failed = ended.and(history.machine.state.outcome());
+        let failed = failed.filter(|outcome| outcome.reason.status() == RunStatus::Failed);
         Ok(Self {
             status: ended.map(|ended| ended.status.clone()),
             stop_reason: ended.map(|ended| ended.reason.clone()),
+            error: failed.and_then(|outcome| outcome.error.as_deref()).map(str::to_owned),
+            failure: failed.map(|outcome| outcome.reason.exit_code()),
             model: history.setup.model.to_string(),
             used: shared.map_or(all, |shared| all.since(&shared)),
             duration_seconds: TimeSpan(micros).as_secs_f64(),
@@ -172,6 +182,25 @@ impl SessionPart {
 
     fn is_success(&self) -> bool {
         self.status.as_deref() == Some(RunStatus::Success.as_str())
+    }
+}
+
+/// The exit code if some lanes failed, and others did not.
+const SOME_LANES_FAILED: u8 = 2;
+
+impl LaneComparison {
+    /// Returns the number of lanes of several sessions that failed, and the exit code that reports it: zero if none did, and
+    /// that of the failure if all lanes failed in the same way.
+    pub fn failures(comparisons: &[Self]) -> (usize, u8) {
+        let lanes = || comparisons.iter().flat_map(|one| &one.lanes);
+        let codes: Vec<u8> = lanes().filter_map(|lane| lane.part.failure).collect();
+        let exit_code = match codes.first() {
+            None => 0,
+            Some(_) if codes.len() < lanes().count() => SOME_LANES_FAILED,
+            Some(first) if codes.iter().all(|code| code == first) => *first,
+            Some(_) => 1,
+        };
+        (codes.len(), exit_code)
     }
 }
 
@@ -262,6 +291,8 @@ mod tests {
         SessionPart {
             status: Some("success".to_owned()),
             stop_reason: None,
+            error: None,
+            failure: None,
             model: String::new(),
             used: SessionUsage { steps, llm_calls: 1, tokens: 10, cost: None },
             duration_seconds: 1.0,
@@ -284,6 +315,33 @@ mod tests {
         let longer = divergence(&[call(r#"{"a":1}"#), text("Done."), text("More.")]).unwrap();
         assert_eq!((longer.reply, longer.recorded), (3, None));
         assert_eq!(divergence(&[call(r#"{"a":1}"#)]).unwrap().lane, None);
+    }
+
+    #[test]
+    fn failed_lanes_have_an_exit_code() {
+        let lane = |failure| LaneRun {
+            session_id: SessionId::generate(),
+            part: SessionPart { failure, ..part(1, &[]) },
+            first_divergence: None,
+            checks: Vec::new(),
+            worktree: None,
+        };
+        for (lanes, expected) in [
+            (&[None, None][..], (0, 0)),
+            (&[None, Some(4)], (1, 2)),
+            (&[Some(4), Some(4)], (2, 4)),
+            (&[Some(4), Some(1)], (2, 1)),
+            (&[], (0, 0)),
+        ] {
+            let compared = LaneComparison {
+                session_id: SessionId::generate(),
+                after: 0,
+                has_recorded_files: true,
+                recorded: part(1, &[]),
+                lanes: lanes.iter().map(|failure| lane(*failure)).collect(),
+            };
+            assert_eq!(LaneComparison::failures(&[compared]), expected);
+        }
     }
 
     /// With one session each lane is a value, with several the mean of each session's lanes.

@@ -152,16 +152,11 @@ impl<'a> StateList<'a> {
         {
             return Ok(next);
         }
-        let near: Vec<String> = [before, after]
-            .into_iter()
-            .flatten()
-            .map(|(found, _)| format!("record {}", found.seq))
-            .collect();
+        let near: Vec<u64> =
+            [before, after].into_iter().flatten().map(|(found, _)| found.seq).collect();
         let reason = match after {
             None => "the session ended without recording them".to_owned(),
-            Some(_) => {
-                format!("other calls of the step were running; {} have a state", near.join(" and "))
-            }
+            Some(_) => format!("other calls of the step were running; {}", describe_states(&near)),
         };
         Err(UndoError::NotRecorded { seq, reason }.into())
     }
@@ -252,6 +247,13 @@ fn edits_between(
     files.collect()
 }
 
+/// Says which records have a state.
+fn describe_states(records: &[u64]) -> String {
+    let names: Vec<String> = records.iter().map(|seq| format!("record {seq}")).collect();
+    let verb = if names.len() == 1 { "has a state" } else { "have states" };
+    format!("{} {verb}", names.join(" and "))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -259,6 +261,12 @@ mod tests {
     use super::*;
     use crate::machine::FileDigests;
     use crate::types::RecordedState;
+
+    #[test]
+    fn one_record_has_a_state_and_two_have_states() {
+        assert_eq!(describe_states(&[10]), "record 10 has a state");
+        assert_eq!(describe_states(&[5, 11]), "record 5 and record 11 have states");
+    }
 
     /// What a session and its processes do.
     #[derive(Clone, Debug)]

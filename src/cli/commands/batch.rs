@@ -17,7 +17,7 @@ use architect::types::{Signal, TimeSpan, pluralize};
 use architect::view::human::BatchTotals;
 use architect::view::{RunResult, sanitize};
 use architect::workflow::batch::coordination::{
-    CellOutcome, ChargeLimits, CoordinationError, Coordinator, ReopenAs,
+    CellId, CellOutcome, ChargeLimits, CoordinationError, Coordinator, ReopenAs,
 };
 use architect::workflow::batch::{
     BatchCell, BatchFileError, BatchFolder, BatchManifest, BatchReport, BatchResults, BatchRun,
@@ -39,8 +39,11 @@ use crate::cli::{approval, logging, task, worktree_run};
 pub(crate) const BATCH_LIMITS: [&str; 3] =
     ["limits.budget_usd", "limits.max_tokens", "limits.timeout"];
 
-/// The exit codes of cells that `--retry-failed` runs again: a failure, and a model call that timed out.
-const RETRIED_EXIT_CODES: [u8; 2] = [1, 5];
+/// The exit codes of cells that `--retry-failed` runs again: a failure, a rejected key, and a model call that timed out.
+const RETRIED_EXIT_CODES: [u8; 3] = [1, AUTH_EXIT_CODE, 5];
+
+/// The exit code of a run whose key was rejected, and of a batch in which that happened to every cell that ran.
+const AUTH_EXIT_CODE: u8 = 4;
 
 /// The exit code of a batch in which some cell did not succeed.
 const PARTIAL_EXIT_CODE: u8 = 2;
@@ -189,7 +192,12 @@ pub(super) fn run_cells(
         );
     }
     reopen(&coordinator, &folder, &own, args.retry_failed)?;
-    let finished = own.iter().filter(|cell| is_finished(&coordinator, cell)).count();
+    let open: Vec<CellId> = own
+        .iter()
+        .filter(|cell| !is_finished(&coordinator, cell))
+        .map(|it| it.id.clone())
+        .collect();
+    let finished = own.len() - open.len();
     if let Some(warning) = warning.filter(|_| finished < own.len()) {
         log::warn!("{warning}");
     }
@@ -230,7 +238,6 @@ pub(super) fn run_cells(
     // Also after an interrupt, and an error: what is finished is finished.
     let results_lock = folder.lock_results();
     let spent = coordinator.progress()?.spent.money.as_dollars();
-    let own_count = own.len();
     drop(own);
     let results = BatchResults::write(&folder, &coordinator, cells);
     let (is_over, results) = (ran?, results?);
@@ -240,24 +247,57 @@ pub(super) fn run_cells(
     let exit_code = match (stopped_by, is_success) {
         (_, true) => 0,
         (Some(signal), false) => signal.exit_code(),
-        (None, false) => PARTIAL_EXIT_CODE,
+        (None, false) => failure_exit_code(&coordinator, &open),
     };
     if is_over && !is_success {
         log::warn!("the time limit of the batch is reached; the same command continues");
+    } else if stopped_by.is_none() {
+        warn_about_budget(&coordinator, &open, &limits);
     }
-    let is_new = |index: &usize| is_own(index) && finished < own_count;
-    let denied = (0..results.figures.len()).filter(is_new);
-    let denied: usize = denied.map(|index| results.figures[index].denied_calls).sum();
+    if !open.is_empty() {
+        let own = (0..results.figures.len()).filter(is_own);
+        warn_about_denied(own.map(|index| results.figures[index].denied_calls).sum());
+    }
+    let out = out.display().to_string();
+    let report = BatchReport { name, folder: out, results, spent, exit_code, comparison: None };
+    let is_stopped = stopped_by.is_some() && !is_success;
+    Ok(BatchEnd { report, folder, results_lock, is_stopped })
+}
+
+/// Returns the exit code of a batch in which some cell did not succeed; `open` are the cells that were to run.
+fn failure_exit_code(coordinator: &Coordinator, open: &[CellId]) -> u8 {
+    let is_unauthorized = |id| {
+        let outcome = coordinator.outcome(id).map(|(outcome, _)| outcome);
+        outcome == Some(CellOutcome::Failed(AUTH_EXIT_CODE))
+    };
+    match !open.is_empty() && open.iter().all(is_unauthorized) {
+        true => AUTH_EXIT_CODE,
+        false => PARTIAL_EXIT_CODE,
+    }
+}
+
+/// Warns if the budget of the batch has left cells unfinished; `open` are the cells that were to run.
+fn warn_about_budget(coordinator: &Coordinator, open: &[CellId], limits: &LimitsConfig) {
+    let is_unfinished = |id: &&CellId| {
+        matches!(coordinator.outcome(id), None | Some((CellOutcome::BudgetReached, _)))
+    };
+    let unfinished = open.iter().filter(is_unfinished).count();
+    if unfinished > 0 && (limits.budget_usd.is_some() || limits.max_tokens.is_some()) {
+        let cells = pluralize(unfinished, "cell is", "cells are");
+        log::warn!(
+            "{cells} not finished: what is left of the budget of the batch covers no further model call; the same \
+             command with a larger --budget or --max-tokens continues"
+        );
+    }
+}
+
+fn warn_about_denied(denied: usize) {
     if denied > 0 {
         let calls = pluralize(denied, "call was", "calls were");
         log::warn!(
             "{calls} denied: a batch can't ask for confirmation; --mode yolo or --allow RULE allows such calls"
         );
     }
-    let out = out.display().to_string();
-    let report = BatchReport { name, folder: out, results, spent, exit_code, comparison: None };
-    let is_stopped = stopped_by.is_some() && !is_success;
-    Ok(BatchEnd { report, folder, results_lock, is_stopped })
 }
 
 /// Returns a function that returns what is done and used in a batch of so many cells.

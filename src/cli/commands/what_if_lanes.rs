@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use architect::app::{ProcessEnv, ResolvedModel, RunInterrupts, RunIo};
-use architect::journal::{DamagePolicy, ForkOptions, LaneFork, SessionHistory};
+use architect::app::{ProcessEnv, RecordedWorkspace, ResolvedModel, RunInterrupts, RunIo};
+use architect::journal::{DamagePolicy, ForkOptions, JournalError, LaneFork, SessionHistory};
 use architect::types::pluralize;
 use architect::view::{Reporter, sanitize};
 use architect::workflow::batch::Estimate;
@@ -53,7 +53,7 @@ pub(super) fn run(args: &WhatIfArgs, more: &[String], world: &ProcessEnv) -> Res
     let starts = args.sessions.iter().map(|name| LaneStart::find(name, prompt.as_ref(), &stored));
     let starts = starts.collect::<Result<Vec<_>, _>>()?;
     for start in &starts {
-        start.check_model(&settings, &stored, world)?;
+        start.check(&settings, &stored, world)?;
     }
     let interrupts = RunInterrupts::default();
     let format = if args.json { OutputFormat::Json } else { OutputFormat::Text };
@@ -85,10 +85,16 @@ pub(super) fn run(args: &WhatIfArgs, more: &[String], world: &ProcessEnv) -> Res
         }
     }
     let summary = LaneSummary::new(&comparisons);
+    let lanes = summary.lanes;
     output::print(&match args.json {
         true => output::to_json(&SummaryLine { summary }),
         false => format_summary(&summary),
-    })
+    })?;
+    let (failed, exit_code) = LaneComparison::failures(&comparisons);
+    if failed > 0 {
+        log::warn!("{failed} of {} failed", pluralize(lanes, "lane", "lanes"));
+    }
+    Ok(exit_code)
 }
 
 /// The last line of `architect what-if --json`.
@@ -103,7 +109,11 @@ impl LaneStart {
         let (name, after) = split_record(name)?;
         let session = stored.find(name)?;
         stored.check_damage(session, false)?;
-        let (history, _) = stored.store.load(session)?;
+        let (history, end) = stored.store.load(session)?;
+        let last = end.position.seq.saturating_sub(1);
+        if let Some(seq) = after.filter(|seq| *seq > last) {
+            return Err(JournalError::NoRecord { session, seq, last }.into());
+        }
         let (task, message) = match after {
             None | Some(FIRST_RECORD) => (prompt.map(|text| text.as_str().into()), None),
             Some(_) => (None, prompt.cloned()),
@@ -111,15 +121,19 @@ impl LaneStart {
         Ok(Self { history, after: after.unwrap_or(FIRST_RECORD), task, message })
     }
 
-    /// Checks that the model can be called, before anything is made.
-    fn check_model(
+    /// Checks that the model can be called and that the files are recorded, before anything is made.
+    fn check(
         &self,
         settings: &SettingsArgs,
         stored: &SessionLookup,
         world: &ProcessEnv,
     ) -> Result<(), CliError> {
         let config = load_origin_config((settings, None), stored, &self.history, world)?;
-        Ok(ResolvedModel::from_config(&config, world)?.check(&config, world)?)
+        ResolvedModel::from_config(&config, world)?.check(&config, world)?;
+        if !self.history.checkpoints.is_empty() {
+            RecordedWorkspace::load(&stored.store, &self.history, Some(self.after), &config)?;
+        }
+        Ok(())
     }
 
     /// Makes the worktree of a lane. A session that changed nothing has recorded no files; those of now are taken.
@@ -181,6 +195,9 @@ fn run_lane(
     })
 }
 
+/// The longest error of a lane in the report, in characters.
+const MAX_ERROR_CHARS: usize = 200;
+
 fn format_lanes(compared: &LaneComparison) -> String {
     let LaneComparison { session_id, after, recorded, .. } = compared;
     let mut text = format!("{session_id}, after record {after}\n");
@@ -190,6 +207,9 @@ fn format_lanes(compared: &LaneComparison) -> String {
     text.push_str(&format!("  recorded, {}\n", format_part(recorded)));
     for (number, lane) in (1..).zip(&compared.lanes) {
         text.push_str(&format!("  lane {number}, run now, {}\n", format_part(&lane.part)));
+        if let Some(error) = &lane.part.error {
+            text.push_str(&format!("    error: {}\n", sanitize::headline(error, MAX_ERROR_CHARS)));
+        }
         if let Some(found) = &lane.first_divergence {
             let reply = |reply: &Option<Arc<str>>| match reply {
                 Some(text) => sanitize::headline(text, 100),

@@ -6,7 +6,9 @@ use architect::app::{ProcessEnv, SandboxedGit, open_worktrees, watch_writes};
 use architect::config::Config;
 use architect::types::FilePath;
 use architect::view::sanitize;
-use architect::workspace::worktree::{MergeOutcome, WorktreeInfo, Worktrees};
+use architect::workspace::worktree::{
+    MergeOutcome, Worktree, WorktreeError, WorktreeInfo, Worktrees,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -57,12 +59,19 @@ pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliErr
         }
         WorktreesCommand::Rm { names, force } => {
             let (mut documents, mut text) = (Vec::new(), String::new());
+            let mut removals: Vec<Removal<'_>> = Vec::new();
+            // Everything that is a reason to refuse is found before anything is removed.
             for name in names {
-                let removed = match completed.contains(&name) {
-                    true => Ok(removed(name, "")),
-                    false => remove(name, *force, &worktrees, &workspace),
-                };
-                match removed {
+                if removals.iter().any(|removal| removal.name == name) {
+                    continue;
+                }
+                removals.push(match completed.contains(&name) {
+                    true => Removal { name, worktree: None, lost: String::new() },
+                    false => Removal::prepare(name, *force, &worktrees, &workspace)?,
+                });
+            }
+            for removal in removals {
+                match removal.perform(*force, &worktrees) {
                     Ok((document, line)) => {
                         documents.push(document);
                         text.push_str(&line);
@@ -85,25 +94,46 @@ pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliErr
     Ok(exit_code)
 }
 
-/// Removes a worktree. Returns the outcome as JSON and as text.
-fn remove(
-    name: &str,
-    force: bool,
-    worktrees: &Worktrees,
-    workspace: &Path,
-) -> Result<(Value, String), CliError> {
-    let mut lost = String::new();
-    if !worktrees.complete_removal(workspace, name)? {
+/// A worktree that can be removed.
+struct Removal<'a> {
+    name: &'a str,
+    /// `None` if its removal, which failed before, was only completed.
+    worktree: Option<Worktree>,
+    /// What is lost with it, for people.
+    lost: String,
+}
+
+impl<'a> Removal<'a> {
+    /// Opens a worktree. Fails if it is unknown or in use and, unless forced, if its work would be lost.
+    fn prepare(
+        name: &'a str,
+        force: bool,
+        worktrees: &Worktrees,
+        workspace: &Path,
+    ) -> Result<Self, CliError> {
+        if worktrees.complete_removal(workspace, name)? {
+            return Ok(Self { name, worktree: None, lost: String::new() });
+        }
         let worktree = worktrees.open(workspace, name)?;
-        let loss = worktrees.loss(&worktree);
-        worktrees.remove(worktree, force)?;
-        lost = match loss {
+        let lost = match worktrees.loss(&worktree) {
+            Ok(Some(loss)) if !force => {
+                return Err(WorktreeError::HasWork { name: name.to_owned(), loss }.into());
+            }
+            Err(error) if !force => return Err(error.into()),
             Ok(Some(loss)) => format!("; lost: {loss}"),
-            Ok(None) => lost,
+            Ok(None) => String::new(),
             Err(error) => format!("; what was in it is not known: {error}"),
         };
+        Ok(Self { name, worktree: Some(worktree), lost })
     }
-    Ok(removed(name, &lost))
+
+    /// Removes it. Returns the outcome as JSON and as text.
+    fn perform(self, force: bool, worktrees: &Worktrees) -> Result<(Value, String), CliError> {
+        if let Some(worktree) = self.worktree {
+            worktrees.remove(worktree, force)?;
+        }
+        Ok(removed(self.name, &self.lost))
+    }
 }
 
 /// Returns the outcome of a removal as JSON and as text.

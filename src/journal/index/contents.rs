@@ -14,7 +14,8 @@ use crate::journal::{
     ReplayedRecord, SessionHeader, SessionHistory, SessionStore, StoredContent, StoredRecord,
 };
 use crate::machine::{
-    Authorization, CallPurpose, CheckResult, Event, EventKind, StateKind, StopReason,
+    Authorization, BudgetUsage, CallPurpose, CheckResult, Event, EventKind, PricedUsage, StateKind,
+    StopReason,
 };
 use crate::port::rejection;
 use crate::types::{
@@ -154,8 +155,8 @@ struct DetailCollector {
     ts: String,
     /// The names of the called tools.
     tool_names: HashMap<String, Arc<str>>,
-    /// The cost of the calls so far.
-    cost_so_far: MicroUsd,
+    /// What the calls so far have used.
+    counted: BudgetUsage,
     /// Why the last check did not accept the answer.
     rejection: Option<String>,
     measures: Measures,
@@ -184,7 +185,7 @@ impl DetailCollector {
             StoredContent::Resumed(resumed) => {
                 let found = &resumed.resumption.recovered;
                 found.iter().for_each(|found| self.add_result(&found.result));
-                self.add_unanswered_cost(history, called.as_ref());
+                self.add_unanswered_call(history, called.as_ref());
             }
             StoredContent::Header(_)
             | StoredContent::Checkpoint(_)
@@ -193,12 +194,12 @@ impl DetailCollector {
         }
     }
 
-    /// Adds what follows from the end: the cost of calls that the last process lost.
+    /// Adds what follows from the end: the calls that the last process lost.
     fn add_end(&mut self, history: &SessionHistory, seq: u64) {
         self.add_header(&history.header);
         (self.seq, self.ts) = (seq, history.epoch.plus(history.at).to_string());
         let called = self.measures.last_call.clone();
-        self.add_unanswered_cost(history, called.as_ref());
+        self.add_unanswered_call(history, called.as_ref());
     }
 
     /// Adds the messages before the first event.
@@ -266,8 +267,8 @@ impl DetailCollector {
                 }
             }
             // Its own journal contains its calls.
-            Event::UsageReported { cost, .. } => self.cost_so_far = self.cost_so_far + *cost,
-            _ => self.add_unanswered_cost(history, called),
+            Event::UsageReported { .. } => self.counted = history.machine.state.run().used,
+            _ => self.add_unanswered_call(history, called),
         }
     }
 
@@ -309,8 +310,8 @@ impl DetailCollector {
     /// Adds a model call. Its cost is what was spent since the one before.
     fn add_call(&mut self, history: &SessionHistory, called: Option<&CalledModel>, usage: &Usage) {
         let run = history.machine.state.run();
-        let cost = run.used.cost.saturating_sub(self.cost_so_far);
-        self.cost_so_far = run.used.cost;
+        let cost = run.used.cost.saturating_sub(self.counted.cost);
+        self.counted = run.used;
         let model = called.and_then(|called| called.model.as_ref());
         let purpose = called.map_or(CallPurpose::Agent, |called| called.purpose);
         self.calls.push(CallRow {
@@ -328,11 +329,12 @@ impl DetailCollector {
         });
     }
 
-    /// Adds a call without a reply, if one was charged since the last call.
-    fn add_unanswered_cost(&mut self, history: &SessionHistory, called: Option<&CalledModel>) {
+    /// Adds a call without a reply, if one was charged since the last call. Its usage is the charged estimate.
+    fn add_unanswered_call(&mut self, history: &SessionHistory, called: Option<&CalledModel>) {
         let run = history.machine.state.run();
-        if run.rules.price.is_some() && run.used.cost > self.cost_so_far {
-            self.add_call(history, called, &Usage::default());
+        if run.used != self.counted {
+            let charged = PricedUsage::between(self.counted, run, None);
+            self.add_call(history, called, &charged.usage);
         }
     }
 

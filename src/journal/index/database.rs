@@ -19,7 +19,7 @@ use crate::journal::ListedSession;
 use crate::workspace::lock_within;
 
 /// The version of the tables. Tables of another version are dropped.
-const SCHEMA_VERSION: u32 = 6;
+const SCHEMA_VERSION: u32 = 7;
 
 /// How long to wait for a transaction of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(500);

@@ -84,7 +84,7 @@ pub struct SessionDetail {
     pub error: Option<String>,
     /// The messages, oldest first, including those that were compacted.
     pub messages: Vec<MessageRow>,
-    /// The model calls that brought a reply, oldest first.
+    /// The model calls that were answered or charged, oldest first.
     pub calls: Vec<CallRow>,
     /// The files that its tools changed, by name.
     pub files: Vec<FileRow>,
@@ -123,10 +123,10 @@ word_enum! {
     }
 }
 
-/// A model call with a reply.
+/// A model call that was answered, or charged without a reply.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CallRow {
-    /// The record of the reply.
+    /// The record of the reply or, without one, of the charge.
     pub seq: u64,
     /// When, in RFC 3339.
     pub ts: String,
@@ -134,13 +134,13 @@ pub struct CallRow {
     pub model: String,
     /// Its purpose: `agent`, `compaction` or `closing`.
     pub purpose: String,
-    /// Tokens of the request.
+    /// Tokens of the request; an estimate without a reply.
     pub input_tokens: Tokens,
-    /// Tokens of the reply.
+    /// Tokens of the reply, or of the part that had arrived.
     pub output_tokens: Tokens,
     /// The part of the request that was read from the provider's cache.
     pub cached_input_tokens: Tokens,
-    /// Its cost in dollars, including lost attempts before it; `None` if the model has no price.
+    /// Its cost in dollars; `None` if the model has no price.
     #[serde(with = "dollars")]
     #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
@@ -234,7 +234,7 @@ pub struct CostRow {
     pub model: String,
     /// The purpose: `agent`, `compaction`, `closing`, `eval` or `subagent`.
     pub purpose: String,
-    /// Model calls with a reply.
+    /// Model calls that were answered or charged; an attempt that was cut off is one of them.
     pub llm_calls: u64,
     /// Tokens of the requests.
     pub input_tokens: Tokens,

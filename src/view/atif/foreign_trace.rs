@@ -193,6 +193,7 @@ impl Trace {
             encode: None,
             first_byte: None,
             end: CallEnd::Replied { finish, usage: step.usage() },
+            charged: None,
         });
     }
 }

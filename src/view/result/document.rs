@@ -40,7 +40,7 @@ pub struct RunResult {
     pub structured_output: Option<Value>,
     /// Replies with tool calls.
     pub steps: u32,
-    /// Model calls of every kind, including those of sub-agents.
+    /// Model calls of every kind, including those of sub-agents; each counts once with its retries.
     pub llm_calls: u32,
     /// How long it took.
     #[serde(rename = "duration_seconds", serialize_with = "seconds")]

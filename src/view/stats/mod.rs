@@ -20,7 +20,7 @@ pub struct Statistics {
     pub subagents: u64,
     /// Evaluations.
     pub evaluations: u64,
-    /// Model calls with a reply, of all these sessions.
+    /// Model calls that were answered or charged, of all these sessions; an attempt that was cut off is one of them.
     pub llm_calls: u64,
     /// Tokens of the requests.
     pub input_tokens: u64,
@@ -89,7 +89,7 @@ pub struct StateTotal {
 pub struct ModelTotal {
     /// The model, as the user names it.
     pub model: String,
-    /// Calls with a reply.
+    /// Calls that were answered or charged.
     pub llm_calls: u64,
     /// Tokens of the requests.
     pub input_tokens: u64,

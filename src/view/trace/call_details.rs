@@ -23,11 +23,13 @@ pub(super) fn text(text: &str) -> Markup {
 /// Returns the details of a request, with its reply if it has one.
 pub(super) fn request(call: &CallSpan, reply: Option<&TraceMessage>) -> Markup {
     let mut facts = vec![pluralize(call.messages, "message", "messages")];
-    if let CallEnd::Replied { finish, usage } = &call.end {
+    if let Some(usage) = call.usage() {
         let SpanUsage { input_tokens, output_tokens, cached_input_tokens, cost } = usage;
         facts.push(format!("{input_tokens} input tokens, {cached_input_tokens} of them cached"));
         facts.push(format!("{output_tokens} output tokens"));
         facts.extend(cost.map(|cost| cost.to_string()));
+    }
+    if let CallEnd::Replied { finish, .. } = &call.end {
         facts.push(format!("finish {}", sanitize::line(finish.name())));
     }
     facts.extend(call.encode.map(|time| format!("encoded in {time}")));

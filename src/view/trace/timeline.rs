@@ -1,13 +1,17 @@
 //! When each request and each tool call began and ended.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::moment;
-use crate::machine::{Authorization, CallPurpose, Effect, Event, Machine, MachineOutput, State};
+use crate::machine::{
+    Authorization, BudgetUsage, CallPurpose, Effect, Event, Machine, MachineOutput, PricedUsage,
+    State,
+};
 use crate::port::CallTiming;
 use crate::types::{
     CallId, Decision, EffectId, FileChange, MicroUsd, ReplyFinish, RunTime, TimeSpan, ToolStatus,
@@ -44,6 +48,20 @@ pub struct CallSpan {
     /// How it ended.
     #[serde(flatten)]
     pub end: CallEnd,
+    /// What was charged for it without a reply: its input, and the output that had arrived, both estimated. `None` if it has a
+    /// reply, or nothing was charged.
+    #[serde(flatten)]
+    pub charged: Option<SpanUsage>,
+}
+
+impl CallSpan {
+    /// Returns the usage: that of its reply, or what was charged without one.
+    pub fn usage(&self) -> Option<&SpanUsage> {
+        match &self.end {
+            CallEnd::Replied { usage, .. } => Some(usage),
+            _ => self.charged.as_ref(),
+        }
+    }
 }
 
 /// How a request ended.
@@ -54,7 +72,7 @@ pub enum CallEnd {
     Replied {
         /// Why the model stopped.
         finish: ReplyFinish,
-        /// Its usage; the cost includes lost attempts before it.
+        /// Its usage, without that of failed attempts before it.
         #[serde(flatten)]
         usage: SpanUsage,
     },
@@ -152,7 +170,8 @@ pub(super) struct Timeline {
     open_calls: HashMap<EffectId, usize>,
     /// The tool calls that are being authorized, or run.
     open_tools: HashMap<EffectId, usize>,
-    spent: MicroUsd,
+    /// What the spans until now have used.
+    spent: BudgetUsage,
 }
 
 impl Timeline {
@@ -167,8 +186,8 @@ impl Timeline {
         match event {
             Event::Replied { id, reply, .. } => {
                 let run = machine.state.run();
-                let cost = run.used.cost.saturating_sub(self.spent);
-                self.spent = run.used.cost;
+                let cost = run.used.cost.saturating_sub(self.spent.cost);
+                self.spent = run.used;
                 let usage = SpanUsage::new(&reply.usage, run.rules.price.map(|_| cost));
                 let finish = reply.finish.clone();
                 if let Some(&index) = self.open_calls.get(id)
@@ -182,6 +201,7 @@ impl Timeline {
             }
             Event::CallFailed { id, fault } => {
                 let reason = Arc::clone(&fault.message);
+                self.charge_open_call(Some(event), machine);
                 self.call_ended(*id, at, times, CallEnd::Failed { reason });
             }
             Event::Authorized { id, authorization } => {
@@ -200,15 +220,28 @@ impl Timeline {
                 }
             }
             Event::UsageReported { usage, cost, .. } => {
-                self.spent = self.spent + *cost;
+                self.spent = machine.state.run().used;
                 let cost = machine.state.run().rules.price.map(|_| *cost);
                 self.subagents.push(SubagentSpan { at, usage: SpanUsage::new(usage, cost) });
             }
-            _ => {}
+            _ => self.charge_open_call(Some(event), machine),
         }
         // The machine itself ends what is open, after a deadline or an interrupt.
         if matches!(machine.state, State::Done(_)) {
             self.end_open(at, &CallEnd::Cancelled, Some(ToolStatus::Interrupted));
+        }
+    }
+
+    /// Adds what was charged since the last span to the running request, which has no reply: it failed, or was cancelled.
+    pub(super) fn charge_open_call(&mut self, event: Option<&Event>, machine: &Machine) {
+        let run = machine.state.run();
+        let before = mem::replace(&mut self.spent, run.used);
+        if before == run.used {
+            return;
+        }
+        let PricedUsage { usage, cost } = PricedUsage::between(before, run, event);
+        if let Some(&index) = self.open_calls.values().max() {
+            self.calls[index].charged = Some(SpanUsage::new(&usage, run.rules.price.map(|_| cost)));
         }
     }
 
@@ -229,6 +262,7 @@ impl Timeline {
                         encode: None,
                         first_byte: None,
                         end: CallEnd::Open,
+                        charged: None,
                     });
                 }
                 Effect::Authorize { id, call } => {

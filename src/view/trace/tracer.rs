@@ -86,6 +86,7 @@ impl Tracer {
                 if state != step.state_before {
                     self.account.count_edge(step.state_before, state, "RESUMED");
                 }
+                self.timeline.charge_open_call(None, step.machine);
                 self.timeline.end_open(step.at, &CallEnd::Lost, None);
             }
             RecordContent::Partial(text) => {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::Trace;
-use super::timeline::{CallEnd, SpanUsage};
+use super::timeline::SpanUsage;
 use crate::types::{MicroUsd, RunTime};
 
 /// The most columns; of more replies, each column has several.
@@ -24,7 +24,7 @@ pub(super) fn render(trace: &Trace) -> Option<Markup> {
     // A reply counts at the time when it has come.
     let replies = trace.calls.iter().enumerate();
     let replies = replies.filter_map(|(index, call)| {
-        let CallEnd::Replied { usage, .. } = &call.end else { return None };
+        let usage = call.usage()?;
         let at = call.started_at.after(call.duration);
         Some((at, column(&format!("request {}", index + 1), usage)))
     });

@@ -206,10 +206,8 @@ fn request_row(call: &CallSpan, reply: Option<&TraceMessage>, scale: Scale) -> M
         CallPurpose::Compaction => "summary",
         CallPurpose::Closing => "final summary",
     };
-    let (is_failed, cost) = match &call.end {
-        CallEnd::Replied { usage, .. } => (false, usage.cost.map(|cost| cost.to_string())),
-        _ => (true, None),
-    };
+    let is_failed = !matches!(call.end, CallEnd::Replied { .. });
+    let cost = call.usage().and_then(|usage| usage.cost).map(|cost| cost.to_string());
     let encode = call.encode.unwrap_or_default();
     let first_byte = call.first_byte.unwrap_or_else(|| subtract(call.duration, encode));
     let stream = subtract(subtract(call.duration, encode), first_byte);

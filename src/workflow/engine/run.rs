@@ -7,15 +7,19 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::condition::{Condition, parse_items, render};
-use super::history::{CheckReport, EventDetail, WorkflowHistory};
+use super::history::{CheckReport, EventDetail, SessionReport, WorkflowHistory};
 use super::journal::{WorkflowJournal, WorkflowJournalError};
-use super::machine::{End, Limit, Measurement, Program, StepEvent, StepNeed, WorkflowActivity};
+use super::machine::{
+    End, Limit, Measurement, Program, SessionEnd, SessionOutcome, StepEvent, StepNeed,
+    WorkflowActivity,
+};
 use super::parallel_items::ParallelItems;
 use super::prompt::iteration_message;
 use super::session::SessionRun;
 use super::{MAX_ITEMS, StepDefinition, Workflow};
 use crate::app::{AppError, RunInterrupts, RunIo, RunSetup, UndoneSession, undo_whole_session};
 use crate::journal::{SessionId, SessionStore};
+use crate::machine::CloseReason;
 use crate::types::{MicroUsd, Signal, TimeSpan, pluralize};
 use crate::view::sanitize;
 use crate::workflow::batch::BatchFileError;
@@ -283,7 +287,15 @@ impl ActiveStep<'_> {
                 Ok(Some((event, EventDetail { item, ..EventDetail::default() })))
             }
             WorkflowActivity::Running(session) => match self.step.parallel {
-                None => self.run_session(session),
+                None => match self.used_up(session)? {
+                    Some(report) => {
+                        let outcome = SessionOutcome::Limited(Limit::Budget);
+                        let end = SessionEnd { outcome, has_changed: false };
+                        let detail = EventDetail { report: Some(report), ..EventDetail::default() };
+                        Ok(Some((StepEvent::Ended(end), detail)))
+                    }
+                    None => self.run_session(session),
+                },
                 Some(jobs) => self.run_items(session, jobs),
             },
             WorkflowActivity::Undoing(session) => {
@@ -407,6 +419,21 @@ impl ActiveStep<'_> {
         }
     }
 
+    /// Returns the report of a session that the budget has ended, if no more is left for it now than it had: a resume would
+    /// only pay for another final summary.
+    fn used_up(&self, session: SessionId) -> Result<Option<SessionReport>, WorkflowError> {
+        let iteration = self.history.iterations.iter().find(|it| it.session == session);
+        let Some(report) = iteration.and_then(|it| it.report.as_ref()) else { return Ok(None) };
+        if report.stop_reason != CloseReason::BudgetExceeded.as_str() {
+            return Ok(None);
+        }
+        let (stored, end) = self.run.store.load(session).map_err(AppError::from)?;
+        let left = self.run.limits.charge.less(self.history.spent_without(Some(session)));
+        let had = &stored.machine.state.run().rules.limits;
+        let is_raised = is_raised(left.money, had.budget) || is_raised(left.tokens, had.max_tokens);
+        Ok((!is_raised && end.position.seq == report.records).then(|| report.clone()))
+    }
+
     fn run_session(
         &self,
         session: SessionId,
@@ -511,6 +538,11 @@ impl ActiveStep<'_> {
         let has_failed = matches!(report.output, Some(Err(_)));
         (!has_failed || !self.run.is_out_of_time()).then_some(report)
     }
+}
+
+/// Returns whether a limit is higher now than before; `None` is unlimited.
+fn is_raised<T: Ord>(now: Option<T>, before: Option<T>) -> bool {
+    before.is_some_and(|before| now.is_none_or(|now| now > before))
 }
 
 /// Returns the number in the last line of an output.

@@ -1,5 +1,6 @@
 //! Runs scenarios, and compares their records with the expectations.
 
+use std::error::Error;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -46,11 +47,12 @@ pub fn find_scenarios(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ScenarioError> 
         files.standard_filters(false).follow_links(true).sort_by_file_path(Path::cmp);
         for entry in files.build() {
             let entry = entry.map_err(|error| {
-                let path = path.clone();
-                let system = error.io_error().and_then(io::Error::raw_os_error);
-                let cause = system.map(io::Error::from_raw_os_error);
-                let cause = cause.map_or_else(|| error.to_string(), |cause| cause.to_string());
-                ScenarioError::Unreadable { path, cause }
+                let path = failed_path(&error).unwrap_or(path).to_owned();
+                let cause = system_error(&error).map(ToString::to_string);
+                ScenarioError::Unreadable {
+                    path,
+                    cause: cause.unwrap_or_else(|| error.to_string()),
+                }
             })?;
             let is_named = entry.depth() == 0
                 || entry.path().extension().is_some_and(|ending| ending == FILE_EXTENSION);
@@ -60,6 +62,31 @@ pub fn find_scenarios(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ScenarioError> 
         }
     }
     Ok(found)
+}
+
+/// Returns the path that could not be read, if it is known.
+fn failed_path(error: &ignore::Error) -> Option<&Path> {
+    match error {
+        ignore::Error::WithPath { path, .. } => Some(path),
+        ignore::Error::WithDepth { err, .. } => failed_path(err),
+        _ => None,
+    }
+}
+
+/// Returns the error of the system, without the text around it, which names the path again.
+fn system_error(error: &ignore::Error) -> Option<&io::Error> {
+    let mut cause: &(dyn Error + 'static) = error.io_error()?;
+    loop {
+        let io = cause.downcast_ref::<io::Error>();
+        if let Some(found) = io.filter(|io| io.raw_os_error().is_some()) {
+            return Some(found);
+        }
+        // The source of an `io::Error` is that of the error in it.
+        cause = match io.and_then(io::Error::get_ref) {
+            Some(inner) => inner,
+            None => cause.source()?,
+        };
+    }
 }
 
 /// Runs scenarios in parallel, and returns their results in order.

@@ -201,3 +201,38 @@ fn a_session_that_goes_on_is_counted_from_its_beginning() {
     let costs = world.run(&["sessions", "costs", "--json"]).json();
     assert_eq!(costs.as_array().unwrap().iter().map(|row| number(&row["cost"])).sum::<f64>(), 4.0);
 }
+
+/// Each attempt is charged, and has what was charged for it. The tokens of all of them are counted.
+#[test]
+fn attempts_that_were_cut_off_have_their_own_charges() {
+    let world = CliFixture::new();
+    let cut = "text = \"It is\"\n\
+               error = { kind = \"truncated\", wait_ms = 1, billed = true }";
+    let turns = [cut, cut].map(|turn| format!("[[turn]]\n{turn}\n")).concat();
+    for price in ["", "price = { input = 1000.0, output = 1000.0 }\n"] {
+        let script = format!("{price}max_output = 100\n{turns}{}", turn(SAY));
+        let ran = world.run_script(&script, &["--json"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let result = ran.json();
+        let session = result["session_id"].as_str().unwrap();
+        let trace = world.run(&["trace", session, "--json"]).json();
+        let calls = trace["calls"].as_array().unwrap();
+        let ends: Vec<&str> = calls.iter().map(|call| call["end"].as_str().unwrap()).collect();
+        assert_eq!(ends, ["failed", "failed", "replied"]);
+        for name in ["input_tokens", "output_tokens"] {
+            let sum: f64 = calls.iter().map(|call| number(&call[name])).sum();
+            assert_eq!(sum, number(&result["usage"][name]), "{name}: {trace}");
+            assert!(number(&calls[0][name]) > 0.0, "{trace}");
+        }
+        if !price.is_empty() {
+            let costs: Vec<f64> = calls.iter().map(|call| number(&call["cost"])).collect();
+            assert_eq!((costs[0], costs[2]), (costs[1], 1000.0), "{trace}");
+            assert!((costs.iter().sum::<f64>() - number(&result["cost"])).abs() < 1e-6);
+        }
+        let shown = world.run(&["sessions", "show", session, "--json"]).json();
+        let calls = shown["calls"].as_array().unwrap();
+        let tokens = |call: &Value| number(&call["input_tokens"]) + number(&call["output_tokens"]);
+        assert_eq!(calls.iter().map(tokens).sum::<f64>(), number(&shown["tokens"]), "{shown}");
+        assert_eq!(calls.len(), 3);
+    }
+}

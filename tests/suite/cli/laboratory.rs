@@ -367,6 +367,37 @@ fn another_task_replaces_the_one_of_the_session() {
     assert!(without.code == 3 && without.err.contains("--model"), "{}", without.err);
 }
 
+#[test]
+fn all_records_are_checked_before_a_lane_runs() {
+    let world = CliFixture::new();
+    answer(&world, "One.", &[]);
+    let folder = world.home().join(".local/state/architect/sessions");
+    let stored = || std::fs::read_dir(&folder).unwrap().count();
+    let before = stored();
+    let model = world.script_model("[[turn]]\ntext = \"Two.\"\n");
+    let ran = world.run(&["what-if", "last", "last@9999", "--model", &model]);
+    assert!(ran.code == 3 && ran.err.contains("has no record 9999"), "{}", ran.err);
+    assert_eq!(stored(), before);
+}
+
+#[test]
+fn failed_lanes_are_reported_with_their_errors() {
+    let world = CliFixture::new();
+    answer(&world, "One.", &[]);
+    for (kind, code) in [("request", 1), ("auth", 4)] {
+        let turn = format!("[[turn]]\nerror = {{ kind = \"{kind}\", message = \"not today\" }}\n");
+        let model = world.script_model(&turn);
+        let args = ["what-if", "last", "--lanes", "2", "--model", &model];
+        let ran = world.run(&args);
+        assert_eq!(ran.code, code, "{}", ran.err);
+        assert!(ran.err.contains("2 of 2 lanes failed"), "{}", ran.err);
+        assert_eq!(ran.out.matches("error: ").count(), 2, "{}", ran.out);
+        let lines = world.run(&[&args[..], &["--json"]].concat()).lines();
+        let error = lines[0]["lanes"][1]["error"].as_str().unwrap();
+        assert!(error.contains("not today"), "{error}");
+    }
+}
+
 /// The interrupt comes while a check of the first lane runs.
 #[test]
 fn an_interrupt_ends_all_lanes() {

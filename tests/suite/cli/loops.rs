@@ -177,6 +177,25 @@ fn the_budget_is_that_of_the_whole_loop() {
     assert_eq!((ran.code, none.runs(), iterations(&ran).len()), (2, 0, 0), "{}", ran.err);
 }
 
+/// A resume would only pay for a final summary.
+#[test]
+fn a_loop_without_budget_calls_no_model_again() {
+    let repeated = Loop::appending(0);
+    let args = ["--check", "false", "--json", "--budget"];
+    let first = repeated.run(&[&args[..], &["0.0075"]].concat());
+    assert_eq!(end(&first), "budget", "{}", first.err);
+    assert_eq!(first.json()["stop_reason"], "budget_exceeded");
+    for _ in 0..2 {
+        let again = repeated.run(&[&args[..], &["0.0075"]].concat());
+        assert_eq!((again.code, end(&again).as_str()), (2, "budget"), "{}", again.err);
+        assert_eq!(again.json()["cost"], first.json()["cost"]);
+        assert_eq!(again.json()["llm_calls"], first.json()["llm_calls"]);
+        assert!(again.err.contains("the budget is used"), "{}", again.err);
+    }
+    let more = repeated.run(&[&args[..], &["0.02"]].concat());
+    assert!(more.json()["llm_calls"].as_u64() > first.json()["llm_calls"].as_u64());
+}
+
 #[test]
 fn the_time_is_that_of_the_whole_loop() {
     let repeated = Loop::appending(LONG);

@@ -41,6 +41,13 @@ fn a_named_pipe_is_no_input_file() {
     }
 }
 
+#[test]
+fn a_missing_folder_of_scenarios_is_named_once() {
+    let ran = CliFixture::new().run(&["test", "missing"]);
+    assert_eq!((ran.code, ran.err.matches("missing").count()), (3, 1), "{}", ran.err);
+    assert!(ran.err.contains("No such file or directory"), "{}", ran.err);
+}
+
 /// Fault K6: neither must one without a reader.
 #[test]
 fn a_named_pipe_without_a_reader_is_no_output_file() {

@@ -85,6 +85,7 @@ impl TraceBuilder {
             encode: Some(TimeSpan(millis * 10)),
             first_byte: Some(TimeSpan(millis * 400)),
             end,
+            charged: None,
         });
         self.now += duration.0;
     }

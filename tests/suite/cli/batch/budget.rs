@@ -34,6 +34,17 @@ fn the_budget_of_a_batch_is_never_exceeded_and_with_more_of_it_the_batch_goes_on
 }
 
 #[test]
+fn a_batch_says_that_its_budget_is_used() {
+    let batch = batch();
+    for _ in 0..2 {
+        let ran = batch.run(&["--budget", "0.004", "--jobs", "1"]);
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        let expected = "cells are not finished: what is left of the budget";
+        assert!(ran.err.contains(expected), "{}", ran.err);
+    }
+}
+
+#[test]
 fn two_processes_share_one_budget() {
     let batch = batch();
     let command = [&COMMAND[..], &["--jobs", "2", "--budget", "0.03", "--json"]].concat();

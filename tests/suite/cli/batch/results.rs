@@ -136,9 +136,21 @@ fn failures_are_retried_on_request_by_their_exit_codes() {
     assert_eq!(batch.run(&[]).code, 2);
     assert_eq!(batch.by_id("session_id"), before);
     let ran = batch.run(&["--retry-failed"]);
-    assert_eq!(ran.code, 2, "{}", ran.err);
-    let codes = [("a".to_owned(), json!(0)), ("b".to_owned(), json!(4))];
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let codes = [("a".to_owned(), json!(0)), ("b".to_owned(), json!(0))];
     assert_eq!(batch.by_id("exit_code"), codes, "{}", ran.err);
+}
+
+/// A scheduler that sees this code starts nothing more with that key.
+#[test]
+fn a_batch_whose_key_is_rejected_everywhere_ends_with_the_code_of_that() {
+    let batch = Batch::with_tasks(&["a", "b"], "[[turn]]\nerror = { kind = \"auth\" }\n");
+    assert_eq!(batch.run(&[]).code, 4);
+    // Nothing ran now.
+    assert_eq!(batch.run(&[]).code, 2);
+    assert_eq!(batch.run(&["--retry-failed"]).code, 4);
+    batch.cli.write("script.toml", ANSWER);
+    assert_eq!(batch.run(&["--retry-failed"]).code, 0);
 }
 
 #[test]

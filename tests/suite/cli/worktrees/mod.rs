@@ -117,6 +117,24 @@ fn a_folder_that_cannot_be_read_is_work() {
     project.assert_nothing_left("removed");
 }
 
+#[test]
+fn either_all_named_worktrees_are_removed_or_none() {
+    let project = Project::new();
+    for name in ["a", "b"] {
+        project.run_line("echo x > made", &["--worktree", name]);
+    }
+    let names = || -> Vec<_> { project.listed().iter().map(|it| it["name"].clone()).collect() };
+    assert_eq!(project.worktrees(&["merge", "a"]).code, 0);
+    let before = names();
+    for (other, code) in [("b", 1), ("none", 3)] {
+        let refused = project.worktrees(&["rm", "a", other]);
+        assert_eq!((refused.code, &*refused.out), (code, ""), "{}", refused.err);
+        assert_eq!(names(), before);
+    }
+    let removed = project.worktrees(&["rm", "a", "b", "a", "--force"]);
+    assert_eq!((removed.code, names().len()), (0, 0), "{}", removed.err);
+}
+
 /// The commits of a repository in the worktree are nowhere else.
 #[test]
 fn a_worktree_with_a_repository_in_it_is_not_removed_unasked() {
