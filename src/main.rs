@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     cli::main()
 }
 
-/// Lets the ends of child processes be known. A parent that ignores them hands that on, and every command would seem to
+/// Lets the ends of child processes be known. A parent that ignores them passes that on, and every command would seem to
 /// have failed.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]

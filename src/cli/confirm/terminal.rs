@@ -43,7 +43,7 @@ impl Input {
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Terminal {
-    /// Opens the terminal, if there is one and one of the standard streams is on it: without any, as below `nohup`, nobody
+    /// Opens the terminal, if there is one and one of the standard streams is on it: without any, as below `nohup`, no user
     /// watches the run.
     pub(super) fn open() -> Option<Self> {
         let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());

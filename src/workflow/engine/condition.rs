@@ -78,7 +78,7 @@ impl Condition {
             let is_wrong =
                 |text: &&str| !text.contains(PLACEHOLDER[0]) && text.parse::<f64>().is_err();
             if let Some(text) = condition.texts().into_iter().find(is_wrong) {
-                return Err(format!("`{comparison}` compares numbers, and '{text}' is none"));
+                return Err(format!("`{comparison}` compares numbers, and '{text}' is not one"));
             }
         }
         Ok(condition)

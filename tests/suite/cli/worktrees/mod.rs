@@ -193,7 +193,7 @@ fn an_unchanged_worktree_is_removed_with_its_branch() {
     assert!(ran.err.contains("architect/n: unchanged, removed"), "{}", ran.err);
     assert_eq!(project.run(ANSWER, &[]).json().get("worktree"), None);
     assert_eq!(project.user_state(), before);
-    // What can't be resumed is not said to be.
+    // What can't be resumed has no command for it.
     let ran = project.run(ANSWER, &["--worktree", "fix", "--max-steps", "0"]);
     assert_eq!(ran.json()["resume_command"], serde_json::Value::Null, "{}", ran.err);
 }
