@@ -58,7 +58,7 @@ pub use run::{FinishedRun, RunIo, RunRequest};
 pub use run_environment::{PortsOverride, RunEnvironment, SubagentClock};
 pub use run_interrupts::RunInterrupts;
 pub use run_setup::RunSetup;
-pub use sandbox::{Sandbox, finish_interrupted, watch_writes};
+pub use sandbox::{Sandbox, finish_interrupted, foreign_workspace_warning, watch_writes};
 pub use secrets::{collect_secrets, mask_message};
 pub(crate) use session::usage_before;
 pub use session::{SessionTarget, open_store, restart_limits};

@@ -19,7 +19,7 @@ use super::function_tool::FunctionTool;
 use super::process_env::ProcessEnv;
 use super::resolved_model::ResolvedModel;
 use super::run_interrupts::RunInterrupts;
-use super::sandbox::Sandbox;
+use super::sandbox::{Sandbox, foreign_workspace_warning};
 use super::skills::{Skill, SkillSources};
 use crate::config::{AgentDefinition, Config, ConfigName};
 use crate::hooks::Hooks;
@@ -101,6 +101,9 @@ impl CheckedSetup {
         }
         let guarded = settings.guardrails.guarded_files(&root, &settings.rules);
         let own = SkillSources::new(config, world).read();
+        if let Some(warning) = foreign_workspace_warning(config, root.path()) {
+            log::warn!("{warning}");
+        }
         let sandbox = Sandbox::new(config, world, root.path().to_owned(), guarded, &own)?;
         let skills = own.find(&root).into();
         Ok(Self { root, skills, sandbox, hook_depth: depth })

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::{fs, io};
 
 use rustix::fs::{Access, access};
+use rustix::process::geteuid;
 use sha2::{Digest, Sha256};
 
 use super::checkpoints::OWN_FOLDERS;
@@ -180,6 +181,21 @@ pub fn finish_interrupted(world: &ProcessEnv) {
     for sentence in exec::finish_interrupted(&state, || user_git(world)) {
         log::warn!("after a run that was killed: {sentence}");
     }
+}
+
+/// Returns a warning if the workspace belongs to another user than root, who runs this: commands are confined without the
+/// privileges of root, and can't write there.
+pub fn foreign_workspace_warning(config: &Config, workspace: &Path) -> Option<String> {
+    let is_confined = config.settings.sandbox.mode == SandboxMode::WorkspaceWrite;
+    let found = workspace.metadata().ok()?;
+    let (owner, mode) = (found.uid(), found.mode());
+    let is_writable = owner == 0 || mode & 0o002 != 0 || found.gid() == 0 && mode & 0o020 != 0;
+    (geteuid().is_root() && is_confined && !is_writable).then(|| {
+        format!(
+            "the workspace belongs to the user {owner}: confined commands of root have no privileges, and can't write \
+             there; run architect as that user, such as by `docker run --user {owner}`"
+        )
+    })
 }
 
 fn build_policy(

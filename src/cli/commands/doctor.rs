@@ -2,7 +2,7 @@
 
 use architect::app::{
     AppError, ProbeScope, ProcessEnv, ResolvedModel, Sandbox, ServerFinding, SkillSources,
-    open_store, probe_model, probe_servers,
+    foreign_workspace_warning, open_store, probe_model, probe_servers,
 };
 use architect::config::{Config, NoticeCause, TRUST_VARIABLE, VariableName};
 use architect::llm::PROVIDERS;
@@ -178,6 +178,9 @@ fn check_mcp(config: &Config, world: &ProcessEnv, scope: ProbeScope) -> Finding 
 }
 
 fn check_sandbox(config: &Config, world: &ProcessEnv) -> Finding {
+    if let Some(warning) = foreign_workspace_warning(config, &config.workspace) {
+        return (Warning, warning);
+    }
     let described = new_sandbox(config, world).and_then(|sandbox| sandbox.describe());
     match described {
         Ok(message) if message.contains("left open") || message.starts_with("not confined") => {

@@ -72,6 +72,22 @@ fn ends_of_commands_are_known_below_a_parent_that_ignores_them() {
     assert_eq!(stderr_of(&server), "1\n[exit code 0]");
 }
 
+/// As in a container with a folder of the host.
+#[test]
+fn root_is_warned_of_a_workspace_that_commands_cannot_write() {
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("Done.")]));
+    let user = rustix::process::Uid::from_raw(65_534);
+    if rustix::fs::chown(world.path(""), Some(user), None).is_err() {
+        return println!("skipped: only root can give a folder away");
+    }
+    rustix::fs::chmod(world.path(""), 0o700.into()).unwrap();
+    let warned = |ran: CommandResult| ran.err.contains("belongs to the user 65534");
+    assert!(warned(world.run_with_server(&server, &[])));
+    let server = Server::new([chat::text("Done.")]);
+    assert!(!warned(world.run_with_server(&server, &["--sandbox", "off"])));
+    assert!(world.run(&["doctor"]).out.contains("belongs to the user 65534"));
+}
+
 /// As in a container whose user has none.
 #[test]
 fn commands_run_without_a_home_to_store_anything_in() {
