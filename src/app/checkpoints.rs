@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::run_setup::RunSetup;
 use super::session::SessionTarget;
+use super::undo::has_open_change;
 use crate::config::Config;
 use crate::journal::{SessionHistory, SessionId, SessionStore};
 use crate::port::{CancellationToken, Checkpoints, EffectContext, HookPoint, lock};
@@ -33,6 +34,8 @@ pub(super) struct SessionCheckpoints {
     /// Begins with the first record.
     recorder: Mutex<Option<StateRecorder>>,
     hooks: RunCommands,
+    /// Whether an earlier process of the session was killed before it could record what it had changed.
+    has_open_change: bool,
     /// Whether the workspace is too large, so that each further step would wait for nothing.
     is_given_up: AtomicBool,
 }
@@ -154,7 +157,8 @@ impl SessionCheckpoints {
             return None;
         }
         let options = scan_options(&setup.config, &setup.root, store);
-        let lengths = target.opened().map(|opened| content_lengths(&opened.history));
+        let history = target.opened().map(|opened| &opened.history);
+        let lengths = history.map(content_lengths);
         Some(Self {
             cache: StatCache::new(&store.root().join("workspaces"), setup.root.path(), &options),
             options,
@@ -165,6 +169,7 @@ impl SessionCheckpoints {
             lengths: lengths.unwrap_or_default(),
             recorder: Mutex::new(None),
             hooks: RunCommands::new(&setup.config),
+            has_open_change: history.is_some_and(has_open_change),
             is_given_up: AtomicBool::new(false),
         })
     }
@@ -199,6 +204,10 @@ impl SessionCheckpoints {
 impl Checkpoints for SessionCheckpoints {
     fn is_enabled(&self) -> bool {
         !self.is_given_up.load(Ordering::Relaxed)
+    }
+
+    fn has_open_change(&self) -> bool {
+        self.has_open_change
     }
 
     fn weigh(&self, seen: RunActivity) -> RunActivity {

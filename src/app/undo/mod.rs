@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-pub(super) use self::recorded_files::verify_checkpoints;
 pub use self::recorded_files::{RecordedChanges, RecordedWorkspace, has_changed_files};
+pub(super) use self::recorded_files::{has_open_change, verify_checkpoints};
 use self::recorded_files::{open_contents, open_contents_of};
 use self::state_list::StateList;
 use super::checkpoints::{StateRecorder, content_lengths, scan_options};
