@@ -400,7 +400,17 @@ fn tree_of(state: &RecordedState) -> Result<ContentHash, CheckpointError> {
     ContentHash::parse(&state.tree).ok_or_else(damaged)
 }
 
-/// Completes a restore of files in this workspace that a killed process has left, and returns a note about it.
+/// A restore that a killed process had left, and that is complete now.
+pub struct CompletedRestore {
+    /// The session.
+    pub session: SessionId,
+    /// Whether no file had been changed or saved by someone else meanwhile.
+    pub is_undisturbed: bool,
+    /// What the user should know.
+    pub note: String,
+}
+
+/// Completes a restore of files in this workspace that a killed process has left, and returns what it was.
 ///
 /// # Errors
 ///
@@ -410,7 +420,7 @@ pub fn complete_pending_restore(
     workspace: &Path,
     config: &Config,
     env: &ProcessEnv,
-) -> Result<Option<String>, AppError> {
+) -> Result<Option<CompletedRestore>, AppError> {
     let folder = store.root().join("undo");
     if !RestoreLog::is_pending(&folder, workspace) {
         return Ok(None);
@@ -450,6 +460,7 @@ pub fn complete_pending_restore(
         opened.write_checkpoint(record)?;
     }
     log.finish()?;
+    let is_undisturbed = left.is_empty() && saved.is_empty();
     let mut note = format!("An undo of session {session} was interrupted; it is complete now.");
     for path in left {
         note.push_str(&format!("\n  {} was changed meanwhile, and stays", path.display()));
@@ -458,5 +469,5 @@ pub fn complete_pending_restore(
         note.push_str(&format!("\n  A file was saved meanwhile: it is now {}", path.display()));
     }
     log::warn!("{note}");
-    Ok(Some(note))
+    Ok(Some(CompletedRestore { session, is_undisturbed, note }))
 }

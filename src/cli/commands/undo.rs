@@ -141,7 +141,17 @@ fn restore_files(
 ) -> Result<u8, CliError> {
     let (history, _) = stored.store.load(session)?;
     stored.check_workspace(&history, None)?;
-    complete_pending_restore(&stored.store, &history.setup.workspace.root, &stored.config, world)?;
+    let root = &history.setup.workspace.root;
+    let completed = complete_pending_restore(&stored.store, root, &stored.config, world)?;
+    // The last change is that undo now: taking it back is not what the user meant who repeats the command that was killed.
+    // Any other target is the same after it.
+    if let Some(completed) = completed
+        && completed.session == session
+        && target == UndoTarget::LastChange
+    {
+        output::print_stderr("`architect undo` takes this back.");
+        return Ok(u8::from(!completed.is_undisturbed));
+    }
     let config = config_options::load_layers(&args.layers, world)?;
     let mut undo = UndoSession::open(&config, &stored.store, session).map_err(refused)?;
     let foreign = match args.force {

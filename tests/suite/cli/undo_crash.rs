@@ -139,6 +139,34 @@ fn an_undo_survives_every_fault_in_every_call() {
     each_call(&FAULTS, 1);
 }
 
+/// The user repeats an undo that was killed, or one that takes an undo back: it is complete then, and not taken back.
+#[test]
+fn an_undo_that_is_repeated_after_it_was_killed_is_only_completed() {
+    const LAST: &[&str] = &["undo", "--yes"];
+    for target in [LAST, &UNDO] {
+        let (world, _, after) = changed_workspace();
+        assert_eq!(world.run(target).code, 0);
+        let undone = files(&world);
+        assert_eq!(world.run(LAST).code, 0);
+        assert_eq!(files(&world), after);
+        for (command, expected) in [(target, &undone), (LAST, &after)] {
+            let log = world.home().join("strace.log");
+            let how = ["-e", "inject=renameat2:signal=KILL:when=1"];
+            let killed = match under_strace(&world.command(command), &log, &how).spawn() {
+                Err(error) => return println!("skipped: there is no strace: {error}"),
+                Ok(child) => wait_for_exit(child),
+            };
+            if killed.err.contains("ptrace") {
+                return println!("skipped: strace may not watch a process here: {}", killed.err);
+            }
+            assert_ne!(killed.code, 0, "{}", killed.err);
+            let again = world.run(command);
+            assert_eq!((again.code, &files(&world)), (0, expected), "{}", again.err);
+            assert!(again.err.contains("was interrupted; it is complete now"), "{}", again.err);
+        }
+    }
+}
+
 /// A file that can't be read is left out of the records, and all others are restored.
 #[test]
 fn one_file_that_cannot_be_read_is_left_out() {
