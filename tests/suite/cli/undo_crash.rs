@@ -167,6 +167,39 @@ fn an_undo_that_is_repeated_after_it_was_killed_is_only_completed() {
     }
 }
 
+/// An undo waits for the disk a few times, however many files it restores, and does not read a folder for each of them.
+#[test]
+fn an_undo_of_many_files_waits_for_the_disk_a_few_times() {
+    let world = CliFixture::new();
+    let script = "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \
+                  \"for i in $(seq 300); do mkdir d$i; echo $i > d$i/f; echo new > f$i; done\" } }]\n\
+                  [[turn]]\ntext = \"Done.\"\n";
+    for number in 1..=300 {
+        world.write(&format!("f{number}"), "old");
+    }
+    let before = snapshot(&world.path(""));
+    assert_eq!(world.run_script(script, &["--mode", "yolo"]).code, 0);
+    let after = snapshot(&world.path(""));
+    for expected in [before, after] {
+        let log = world.home().join("strace.log");
+        let how = ["-f", "-e", "trace=fsync,fdatasync,syncfs,pread64"];
+        let undone = match under_strace(&world.command(&["undo", "--yes"]), &log, &how).spawn() {
+            Err(error) => return println!("skipped: there is no strace: {error}"),
+            Ok(child) => wait_for_exit(child),
+        };
+        if undone.err.contains("ptrace") {
+            return println!("skipped: strace may not watch a process here: {}", undone.err);
+        }
+        assert_eq!(undone.code, 0, "{}", undone.err);
+        assert!(snapshot(&world.path("")) == expected, "{}", undone.err);
+        let log = std::fs::read_to_string(&log).unwrap();
+        let count = |name: &str| log.lines().filter(|line| line.contains(name)).count();
+        assert!(count("sync(") + count("syncfs(") + count("fdatasync(") < 40, "{log}");
+        // The contents of 600 files, and of 300 folders, a few times each.
+        assert!(count("pread64(") < 6_000, "{}", count("pread64("));
+    }
+}
+
 /// A file that can't be read is left out of the records, and all others are restored.
 #[test]
 fn one_file_that_cannot_be_read_is_left_out() {
