@@ -185,6 +185,7 @@ fn restore_files(
     }
     let (expected, lost): (Vec<_>, Vec<_>) =
         plan.unrestorable.iter().partition(|it| it.is_expected);
+    let is_partial = !lost.is_empty() || args.force && expected.iter().any(|it| it.is_in_use);
     let line = |it: &&UnrestorablePath| format!("\n  {}: {}", sanitize::path(&it.path), it.reason);
     if !lost.is_empty() && !args.force {
         let paths = pluralize(lost.len(), "path", "paths");
@@ -197,11 +198,11 @@ fn restore_files(
     }
     print_left_out(&undo.left_out()?);
     if plan.changes.is_empty() {
-        output::print_stderr(match lost.is_empty() {
-            true => "Nothing to restore: the files are as they were.",
-            false => "Nothing to restore but what can't be restored.",
+        output::print_stderr(match is_partial {
+            false => "Nothing to restore: the files are as they were.",
+            true => "Nothing to restore but what can't be restored.",
         });
-        return Ok(if lost.is_empty() { 0 } else { NOT_ALL_RESTORED });
+        return Ok(if is_partial { NOT_ALL_RESTORED } else { 0 });
     }
     let patches = plan.changes.iter().map(|change| undo.patch(change));
     let patches = patches.collect::<Result<Vec<_>, AppError>>()?;
@@ -219,10 +220,10 @@ fn restore_files(
         let path = sanitize::path(path);
         output::print_stderr(&format!("A file was saved during the undo: it is now {path}."));
     }
-    Ok(match (kept.saved.is_empty(), lost.is_empty()) {
+    Ok(match (kept.saved.is_empty(), is_partial) {
         (false, _) => 1,
-        (true, false) => NOT_ALL_RESTORED,
-        (true, true) => 0,
+        (true, true) => NOT_ALL_RESTORED,
+        (true, false) => 0,
     })
 }
 

@@ -700,6 +700,32 @@ fn a_fork_of_a_killed_session_has_no_open_change() {
     assert_eq!(left, ["b", "late", "mine"].map(Path::new));
 }
 
+/// A folder that can't be removed, since someone else has put a file into it, is left out; an undo by force reports that.
+#[test]
+fn an_undo_by_force_that_leaves_something_out_has_another_exit_code() {
+    let script = r#"
+        [[turn]]
+        calls = [
+            { name = "write_file", arguments = { path = "f", content = "x" } },
+            { name = "write_file", arguments = { path = "d/x", content = "x" } },
+        ]
+        [[turn]]
+        text = "Done."
+    "#;
+    for (removed, mine) in [("f", "f/mine"), ("d/x", "d/mine")] {
+        let world = CliFixture::new();
+        assert_eq!(world.run_script(script, &["--mode", "yolo"]).code, 0);
+        fs::remove_file(world.path(removed)).unwrap();
+        world.write(mine, "mine");
+        for _ in 0..2 {
+            let undone = world.run(&["undo", "--start", "--yes", "--force"]);
+            assert_eq!(undone.code, 2, "{}", undone.err);
+            assert!(undone.err.contains("not removed, since 'mine' in it stays"), "{}", undone.err);
+        }
+        assert_eq!(world.read(mine), "mine");
+    }
+}
+
 /// The contents of one session are shared with the next one, and stay when the first is removed.
 #[test]
 fn sessions_of_a_workspace_share_contents() {
