@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::process_env::ProcessEnv;
 use super::run_setup::RunSetup;
 use super::session::SessionTarget;
 use super::undo::has_open_change;
@@ -16,15 +17,16 @@ use crate::tools::ExecutionMode;
 use crate::types::{
     CheckpointKind, CheckpointOutcome, CheckpointRecord, Durability, RecordedState, RunActivity,
 };
-use crate::workspace::WorkspaceRoot;
 use crate::workspace::checkpoint::{
     CheckpointError, ContentStore, ScanOptions, ScannedState, StatCache, WorkspaceScanner,
 };
+use crate::workspace::{FileId, WorkspaceRoot};
 
 /// Records the state of a session's workspace.
 pub(super) struct SessionCheckpoints {
     root: WorkspaceRoot,
     options: ScanOptions,
+    output_files: Vec<FileId>,
     cache: StatCache,
     folder: PathBuf,
     session: SessionId,
@@ -100,6 +102,12 @@ pub(super) fn scan_options(
     }
 }
 
+/// Returns the files to which this process writes its output and its log.
+pub(super) fn output_files(config: &Config, env: &ProcessEnv) -> Vec<FileId> {
+    let log = config.settings.logging.file.as_deref().and_then(FileId::at);
+    env.output_files.iter().copied().chain(log).collect()
+}
+
 /// Returns the files of contents that a session's newest record names.
 pub(super) fn content_lengths(history: &SessionHistory) -> BTreeMap<Arc<str>, u64> {
     let states = history.checkpoints.iter().rev().filter_map(|found| found.record.state());
@@ -162,6 +170,7 @@ impl SessionCheckpoints {
         Some(Self {
             cache: StatCache::new(&store.root().join("workspaces"), setup.root.path(), &options),
             options,
+            output_files: output_files(&setup.config, &setup.env),
             root: setup.root.clone(),
             folder: store.checkpoint_folder(session),
             session,
@@ -189,6 +198,7 @@ impl SessionCheckpoints {
                 let opened = StateRecorder::open(&self.root, options, &self.cache, store, lengths);
                 let recorder = none.insert(opened?);
                 recorder.scanner.set_time_limit(MAX_RECORD_TIME);
+                recorder.scanner.leave_out(self.output_files.clone());
                 recorder
             }
         };

@@ -153,7 +153,7 @@ fn restore_files(
         return Ok(u8::from(!completed.is_undisturbed));
     }
     let config = config_options::load_layers(&args.layers, world)?;
-    let mut undo = UndoSession::open(&config, &stored.store, session).map_err(refused)?;
+    let mut undo = UndoSession::open(&config, world, &stored.store, session).map_err(refused)?;
     let foreign = match args.force {
         true => ForeignChanges::KeepCopies,
         false => ForeignChanges::Refuse,

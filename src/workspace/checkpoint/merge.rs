@@ -248,7 +248,10 @@ impl ContentStore {
     ) -> Result<Vec<AuthoredChange>, CheckpointError> {
         let changes = self.changes(&interval.from, &interval.to)?.into_iter();
         let authored = changes.map(|change| {
+            let states = || [&change.before, &change.after].into_iter().flatten();
             let own = match &interval.author {
+                // What this program writes is not the session's.
+                _ if states().any(PathState::is_own) => None,
                 ChangeAuthor::Session => Some([change.before.clone(), change.after.clone()]),
                 ChangeAuthor::Tools(edits) => self.made_by_tools(&change, edits),
                 ChangeAuthor::Others => None,
@@ -329,8 +332,7 @@ impl Planner<'_> {
         if now == target {
             return PathPlan::Unchanged;
         }
-        let is_own = |state: Option<&PathState>| matches!(state, Some(PathState::LeftOut(it)) if it.reason == SkipReason::Own);
-        if is_own(now) || is_own(target) {
+        if [now, target].into_iter().flatten().any(PathState::is_own) {
             return PathPlan::Unchanged;
         }
         let unrestorable = |reason, skipped: &SkippedEntry| PathPlan::Unrestorable {

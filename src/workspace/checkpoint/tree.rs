@@ -170,6 +170,11 @@ impl PathState {
     pub fn is_folder(&self) -> bool {
         matches!(self, Self::Folder { .. })
     }
+
+    /// Returns whether it is a file or folder of this program.
+    pub fn is_own(&self) -> bool {
+        matches!(self, Self::LeftOut(it) if it.reason == SkipReason::Own)
+    }
 }
 
 const FILE: u8 = 1;

@@ -726,6 +726,41 @@ fn an_undo_by_force_that_leaves_something_out_has_another_exit_code() {
     }
 }
 
+/// What architect writes itself is no change of the run, and is not touched, neither during the run nor by an undo.
+#[test]
+fn the_output_files_of_a_run_are_not_its_changes() {
+    let world = CliFixture::new();
+    let script = r#"
+        [[turn]]
+        calls = [{ name = "run_command", arguments = { command = "echo a > a" } }]
+        [[turn]]
+        calls = [{ name = "run_command", arguments = { command = "echo b > b" } }]
+        [[turn]]
+        text = "Done."
+    "#;
+    let model = world.script_model(script);
+    let files =
+        ["--log-file", "log", "--report-file", "report.md", "-o", "answer", "--record", "record"];
+    let how = ["--mode", "yolo", "--output-format", "stream-json", "--model", &model];
+    let output = |name: &str| fs::File::create(world.path(name)).unwrap();
+    let mut run = world.command(&[&["run", "Do it."][..], &how, &files].concat());
+    let ran = run.stdout(output("out")).stderr(output("err")).status().unwrap();
+    assert!(ran.success(), "{}", world.read("err"));
+    let diff = world.run(&["diff", "last", "--json"]);
+    let changed = diff.json();
+    let changed: Vec<&str> =
+        changed.as_array().unwrap().iter().map(|it| it["path"].as_str().unwrap()).collect();
+    assert_eq!(changed, ["a", "b"], "{}", diff.err);
+    let mut expected = snapshot(&world.path(""));
+    expected.retain(|path, _| path != Path::new("a") && path != Path::new("b"));
+    let mut undo = world.command(&["undo", "--start", "--yes"]);
+    let undone = undo.stdout(output("undo")).stderr(output("undo.err")).status().unwrap();
+    assert!(undone.success(), "{}", world.read("undo.err"));
+    let mut left = snapshot(&world.path(""));
+    left.retain(|path, _| !path.starts_with("undo") && path != Path::new("undo.err"));
+    assert_eq!(left, expected);
+}
+
 /// The contents of one session are shared with the next one, and stay when the first is removed.
 #[test]
 fn sessions_of_a_workspace_share_contents() {
