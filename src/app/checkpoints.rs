@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::process_env::ProcessEnv;
 use super::run_setup::RunSetup;
 use super::session::SessionTarget;
+use super::undo::has_open_change;
 use crate::config::Config;
 use crate::journal::{SessionHistory, SessionId, SessionStore};
 use crate::port::{CancellationToken, Checkpoints, EffectContext, HookPoint, lock};
@@ -15,15 +17,16 @@ use crate::tools::ExecutionMode;
 use crate::types::{
     CheckpointKind, CheckpointOutcome, CheckpointRecord, Durability, RecordedState, RunActivity,
 };
-use crate::workspace::WorkspaceRoot;
 use crate::workspace::checkpoint::{
     CheckpointError, ContentStore, ScanOptions, ScannedState, StatCache, WorkspaceScanner,
 };
+use crate::workspace::{FileId, WorkspaceRoot};
 
 /// Records the state of a session's workspace.
 pub(super) struct SessionCheckpoints {
     root: WorkspaceRoot,
     options: ScanOptions,
+    output_files: Vec<FileId>,
     cache: StatCache,
     folder: PathBuf,
     session: SessionId,
@@ -33,6 +36,8 @@ pub(super) struct SessionCheckpoints {
     /// Begins with the first record.
     recorder: Mutex<Option<StateRecorder>>,
     hooks: RunCommands,
+    /// Whether an earlier process of the session was killed before it could record what it had changed.
+    has_open_change: bool,
     /// Whether the workspace is too large, so that each further step would wait for nothing.
     is_given_up: AtomicBool,
 }
@@ -97,6 +102,12 @@ pub(super) fn scan_options(
     }
 }
 
+/// Returns the files to which this process writes its output and its log.
+pub(super) fn output_files(config: &Config, env: &ProcessEnv) -> Vec<FileId> {
+    let log = config.settings.logging.file.as_deref().and_then(FileId::at);
+    env.output_files.iter().copied().chain(log).collect()
+}
+
 /// Returns the files of contents that a session's newest record names.
 pub(super) fn content_lengths(history: &SessionHistory) -> BTreeMap<Arc<str>, u64> {
     let states = history.checkpoints.iter().rev().filter_map(|found| found.record.state());
@@ -154,10 +165,12 @@ impl SessionCheckpoints {
             return None;
         }
         let options = scan_options(&setup.config, &setup.root, store);
-        let lengths = target.opened().map(|opened| content_lengths(&opened.history));
+        let history = target.opened().map(|opened| &opened.history);
+        let lengths = history.map(content_lengths);
         Some(Self {
             cache: StatCache::new(&store.root().join("workspaces"), setup.root.path(), &options),
             options,
+            output_files: output_files(&setup.config, &setup.env),
             root: setup.root.clone(),
             folder: store.checkpoint_folder(session),
             session,
@@ -165,6 +178,7 @@ impl SessionCheckpoints {
             lengths: lengths.unwrap_or_default(),
             recorder: Mutex::new(None),
             hooks: RunCommands::new(&setup.config),
+            has_open_change: history.is_some_and(has_open_change),
             is_given_up: AtomicBool::new(false),
         })
     }
@@ -184,6 +198,7 @@ impl SessionCheckpoints {
                 let opened = StateRecorder::open(&self.root, options, &self.cache, store, lengths);
                 let recorder = none.insert(opened?);
                 recorder.scanner.set_time_limit(MAX_RECORD_TIME);
+                recorder.scanner.leave_out(self.output_files.clone());
                 recorder
             }
         };
@@ -199,6 +214,10 @@ impl SessionCheckpoints {
 impl Checkpoints for SessionCheckpoints {
     fn is_enabled(&self) -> bool {
         !self.is_given_up.load(Ordering::Relaxed)
+    }
+
+    fn has_open_change(&self) -> bool {
+        self.has_open_change
     }
 
     fn weigh(&self, seen: RunActivity) -> RunActivity {

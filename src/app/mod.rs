@@ -70,8 +70,8 @@ pub use telemetry::start_telemetry;
 pub use trace::{recorded_step_changes, trace_session};
 pub use trajectory::session_trajectory;
 pub use undo::{
-    KeptFiles, RecordedChanges, RecordedWorkspace, UndoError, UndoSession, UndoTarget,
-    UndoneSession, complete_pending_restore, has_changed_files, undo_whole_session,
+    CompletedRestore, KeptFiles, RecordedChanges, RecordedWorkspace, UndoError, UndoSession,
+    UndoTarget, UndoneSession, complete_pending_restore, has_changed_files, undo_whole_session,
 };
 pub use verification::{
     DamagedOutput, RequestComparison, RequestDifference, SessionVerification, WrongHash,

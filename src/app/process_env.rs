@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use crate::config::{Folders, VARIABLE_PREFIX};
+use crate::workspace::FileId;
 
 /// The environment of the process.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +15,8 @@ pub struct ProcessEnv {
     pub variables: Vec<(OsString, OsString)>,
     /// The current folder.
     pub cwd: PathBuf,
+    /// The files to which this process writes its output: they are no part of what a run changes.
+    pub output_files: Vec<FileId>,
 }
 
 impl ProcessEnv {
@@ -26,7 +29,9 @@ impl ProcessEnv {
         let cwd = std::env::current_dir().map_err(|error| {
             io::Error::new(error.kind(), format!("the current folder can't be used: {error}"))
         })?;
-        let env = Self { variables: std::env::vars_os().collect(), cwd };
+        let standard = [FileId::of_open(io::stdout()), FileId::of_open(io::stderr())];
+        let output_files = standard.into_iter().flatten().collect();
+        let env = Self { variables: std::env::vars_os().collect(), cwd, output_files };
         let is_setting = |name: &OsStr| name.as_bytes().starts_with(VARIABLE_PREFIX.as_bytes());
         let is_text = |value: &OsStr| value.to_str().is_some();
         match env.variables.iter().find(|(name, value)| is_setting(name) && !is_text(value)) {

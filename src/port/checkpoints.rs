@@ -9,6 +9,12 @@ pub trait Checkpoints: Send + Sync {
     /// Returns whether anything is recorded. Fast and without I/O.
     fn is_enabled(&self) -> bool;
 
+    /// Returns whether an earlier process of the session has ended without recording what it had changed: the state is
+    /// recorded at the beginning of the run then, and at its end. Fast and without I/O.
+    fn has_open_change(&self) -> bool {
+        false
+    }
+
     /// Returns what may have worked where the driver has seen this: hooks, checks that are commands. Fast and without I/O.
     fn weigh(&self, seen: RunActivity) -> RunActivity {
         seen

@@ -1,6 +1,7 @@
 //! When the workspace's state is recorded: before the first call of a step that may change it, while the model is called after
 //! a step that may have changed anything, and at the end of a run that may have changed something. So what others change
-//! while no call runs is known to be theirs. The machine knows nothing of it.
+//! while no call runs is known to be theirs. A run that continues one that was killed in a step records the state at its
+//! beginning, for the same reason. The machine knows nothing of it.
 
 use std::sync::Arc;
 
@@ -34,6 +35,16 @@ const END: EffectId = EffectId(u64::MAX);
 const STEP_END: EffectId = EffectId(u64::MAX - 1);
 
 impl Driver {
+    /// Starts recording the state at the beginning of a run if an earlier process of the session was killed before it could
+    /// record what it had changed. Otherwise, later changes of others would count as the session's.
+    pub(super) fn record_first_state(&mut self) {
+        let checkpoints = &self.ports.checkpoints;
+        if checkpoints.is_enabled() && checkpoints.has_open_change() {
+            let step = self.machine.state.run().steps;
+            self.start_checkpoint(STEP_END, CheckpointKind::StepEnd, step);
+        }
+    }
+
     /// Takes those of the pending effects that have to wait for a record of the workspace's state, and starts recording it.
     pub(super) fn wait_for_checkpoint(&mut self) -> Vec<Effect> {
         if !self.ports.checkpoints.is_enabled() {
@@ -151,7 +162,7 @@ impl Driver {
             self.keep_activity();
         }
         self.checkpoint.is_running = false;
-        if let Some(record) = record {
+        if let Some(record) = record.filter(|record| record.kind == CheckpointKind::Step) {
             self.checkpoint.step = Some(record.step);
         }
         match written {
@@ -163,7 +174,9 @@ impl Driver {
     /// Records the state at the end of a run that may have changed it, as long as that may take. Without the record, the
     /// changes since the one before are the session's. The caller makes the journal durable, once for it and the end.
     pub(super) fn record_end_state(&mut self) {
-        if self.checkpoint.step.is_none() || !self.ports.checkpoints.is_enabled() {
+        let checkpoints = &self.ports.checkpoints;
+        let may_have_changed = self.checkpoint.step.is_some() || checkpoints.has_open_change();
+        if !may_have_changed || !checkpoints.is_enabled() {
             return;
         }
         // The record of the end includes it.

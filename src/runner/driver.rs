@@ -203,6 +203,7 @@ impl Driver {
         self.check_observer(result);
         self.fingerprint = Fingerprint::of(&self.machine, &first.effects);
         self.pending = first.effects;
+        self.record_first_state();
         loop {
             // Inputs that have arrived meanwhile are written together and synced once.
             while let Some(input) = self.executor.try_input() {

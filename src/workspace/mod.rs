@@ -50,7 +50,7 @@ pub(crate) use open_folder::{
     open_canonical_parent, open_file, open_parent, real_path, remove_tree, remove_unneeded,
     replace_entry, set_folder_mode,
 };
-pub use output_file::{open_anywhere, open_for_append, open_without_links, resolve_inside};
+pub use output_file::{FileId, open_anywhere, open_for_append, open_without_links, resolve_inside};
 pub use path::{PathError, RelPath, link_target};
 pub use root::{OpenFile, WorkspaceRoot};
 pub use text::{Encoding, TextFile, is_binary};

@@ -6,10 +6,43 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, RawMode, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{FileType, Mode, OFlags, RawMode, Stat, fcntl_getfl, fcntl_setfl, fstat, stat};
+
+/// What identifies a file, whatever its name is: its device and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// Returns the identity of an open file; `None` if it is a terminal, a pipe or the like.
+    pub fn of_open(file: impl AsFd) -> Option<Self> {
+        fstat(file).ok().and_then(|found| Self::of_regular(&found))
+    }
+
+    /// Returns the identity of the file to which a path leads; `None` if there is no regular file.
+    pub fn at(path: &Path) -> Option<Self> {
+        stat(path).ok().and_then(|found| Self::of_regular(&found))
+    }
+
+    fn of_regular(found: &Stat) -> Option<Self> {
+        let is_regular = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+        is_regular.then(|| Self::from(found))
+    }
+}
+
+impl From<&Stat> for FileId {
+    // The types differ between systems.
+    #[allow(clippy::unnecessary_cast, clippy::cast_lossless, clippy::cast_sign_loss)]
+    fn from(found: &Stat) -> Self {
+        Self { device: found.st_dev as u64, inode: found.st_ino as u64 }
+    }
+}
 
 /// The most links that are followed in one path.
 const MAX_LINKS: usize = 40;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-pub(super) use self::recorded_files::verify_checkpoints;
 pub use self::recorded_files::{RecordedChanges, RecordedWorkspace, has_changed_files};
+pub(super) use self::recorded_files::{has_open_change, verify_checkpoints};
 use self::recorded_files::{open_contents, open_contents_of};
 use self::state_list::StateList;
-use super::checkpoints::{StateRecorder, content_lengths, scan_options};
+use super::checkpoints::{StateRecorder, content_lengths, output_files, scan_options};
 use super::error::AppError;
 use super::process_env::ProcessEnv;
 use super::sandbox::watch_writes;
@@ -161,7 +161,7 @@ pub fn undo_whole_session(
         let unrestorable = vec![(config.workspace.clone(), why)];
         return Ok(UndoneSession { unrestorable, ..UndoneSession::default() });
     }
-    let mut undo = match UndoSession::open(config, store, session) {
+    let mut undo = match UndoSession::open(config, env, store, session) {
         Err(AppError::Undo(UndoError::NothingRecorded(..))) => return Ok(UndoneSession::default()),
         undo => undo?,
     };
@@ -201,6 +201,7 @@ impl UndoSession {
     /// Fails if it has no recorded states, if a process runs it, and on an I/O error.
     pub fn open(
         config: &Config,
+        env: &ProcessEnv,
         store: &SessionStore,
         session: SessionId,
     ) -> Result<Self, AppError> {
@@ -222,6 +223,7 @@ impl UndoSession {
         let contents = open_contents(store, history)?;
         let lengths = content_lengths(history);
         let mut recorder = StateRecorder::open(&root, options, &cache, contents, lengths)?;
+        recorder.scanner.leave_out(output_files(config, env));
         let now = recorder.record(&CancellationToken::new())?;
         let is_open = list.is_open();
         Ok(Self { opened, recorder, cache, log, root, now, is_open })
@@ -400,7 +402,17 @@ fn tree_of(state: &RecordedState) -> Result<ContentHash, CheckpointError> {
     ContentHash::parse(&state.tree).ok_or_else(damaged)
 }
 
-/// Completes a restore of files in this workspace that a killed process has left, and returns a note about it.
+/// A restore that a killed process had left, and that is complete now.
+pub struct CompletedRestore {
+    /// The session.
+    pub session: SessionId,
+    /// Whether no file had been changed or saved by someone else meanwhile.
+    pub is_undisturbed: bool,
+    /// What the user should know.
+    pub note: String,
+}
+
+/// Completes a restore of files in this workspace that a killed process has left, and returns what it was.
 ///
 /// # Errors
 ///
@@ -410,7 +422,7 @@ pub fn complete_pending_restore(
     workspace: &Path,
     config: &Config,
     env: &ProcessEnv,
-) -> Result<Option<String>, AppError> {
+) -> Result<Option<CompletedRestore>, AppError> {
     let folder = store.root().join("undo");
     if !RestoreLog::is_pending(&folder, workspace) {
         return Ok(None);
@@ -433,7 +445,8 @@ pub fn complete_pending_restore(
     let root = WorkspaceRoot::open(workspace)
         .map_err(|cause| AppError::Workspace { path: workspace.to_owned(), cause })?;
     let contents = open_contents_of(store, session, &pending.contents)?;
-    let scanner = WorkspaceScanner::new(&root, pending.options.clone())?;
+    let mut scanner = WorkspaceScanner::new(&root, pending.options.clone())?;
+    scanner.leave_out(output_files(config, env));
     let mut recorder =
         StateRecorder { scanner, store: contents, lengths: pending.contents.clone() };
     let parse = |tree: &str| {
@@ -450,6 +463,7 @@ pub fn complete_pending_restore(
         opened.write_checkpoint(record)?;
     }
     log.finish()?;
+    let is_undisturbed = left.is_empty() && saved.is_empty();
     let mut note = format!("An undo of session {session} was interrupted; it is complete now.");
     for path in left {
         note.push_str(&format!("\n  {} was changed meanwhile, and stays", path.display()));
@@ -458,5 +472,5 @@ pub fn complete_pending_restore(
         note.push_str(&format!("\n  A file was saved meanwhile: it is now {}", path.display()));
     }
     log::warn!("{note}");
-    Ok(Some(note))
+    Ok(Some(CompletedRestore { session, is_undisturbed, note }))
 }

@@ -123,6 +123,11 @@ pub fn has_changed_files(config: &Config, history: &SessionHistory) -> Option<bo
     }
 }
 
+/// Returns whether a session's last change has no recorded end, so that all later changes count as its own.
+pub(in crate::app) fn has_open_change(history: &SessionHistory) -> bool {
+    StateList::new(history).is_ok_and(|list| list.is_open())
+}
+
 pub(super) fn open_contents(
     store: &SessionStore,
     history: &SessionHistory,

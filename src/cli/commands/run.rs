@@ -8,8 +8,8 @@ use architect::llm::Recorder;
 use architect::runner::set_idle_action;
 use architect::tools::first_big_integer;
 use architect::view::{CostSource, JsonFormat, RunResult};
-use architect::workspace::read_input;
 use architect::workspace::worktree::{WorktreeContent, WorktreeName};
+use architect::workspace::{FileId, read_input};
 use serde_json::Value;
 
 use crate::cli::args::{OutputFormat, RunArgs};
@@ -97,6 +97,7 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
     if let Some(path) = &args.record {
         let record = Recorder::create(&setup.config.workspace, path);
         setup.recorder = Some(record.map_err(CliError::usage)?);
+        setup.env.output_files.extend(FileId::at(path));
     }
     let request = RunRequest {
         options: saved.to_json(),

@@ -139,9 +139,19 @@ fn restore_files(
 ) -> Result<u8, CliError> {
     let (history, _) = stored.store.load(session)?;
     stored.check_workspace(&history, None)?;
-    complete_pending_restore(&stored.store, &history.setup.workspace.root, &stored.config, world)?;
+    let root = &history.setup.workspace.root;
+    let completed = complete_pending_restore(&stored.store, root, &stored.config, world)?;
+    // The last change is that undo now: taking it back is not what the user meant who repeats the command that was killed.
+    // Any other target is the same after it.
+    if let Some(completed) = completed
+        && completed.session == session
+        && target == UndoTarget::LastChange
+    {
+        output::print_stderr("`architect undo` takes this back.");
+        return Ok(u8::from(!completed.is_undisturbed));
+    }
     let config = config_options::load_layers(&args.layers, world)?;
-    let mut undo = UndoSession::open(&config, &stored.store, session).map_err(refused)?;
+    let mut undo = UndoSession::open(&config, world, &stored.store, session).map_err(refused)?;
     let foreign = match args.force {
         true => ForeignChanges::KeepCopies,
         false => ForeignChanges::Refuse,
@@ -173,6 +183,7 @@ fn restore_files(
     }
     let (expected, lost): (Vec<_>, Vec<_>) =
         plan.unrestorable.iter().partition(|it| it.is_expected);
+    let is_partial = !lost.is_empty() || args.force && expected.iter().any(|it| it.is_in_use);
     let line = |it: &&UnrestorablePath| format!("\n  {}: {}", sanitize::path(&it.path), it.reason);
     if !lost.is_empty() && !args.force {
         let paths = pluralize(lost.len(), "path", "paths");
@@ -185,11 +196,11 @@ fn restore_files(
     }
     print_left_out(&undo.left_out()?);
     if plan.changes.is_empty() {
-        output::print_stderr(match lost.is_empty() {
-            true => "Nothing to restore: the files are as they were.",
-            false => "Nothing to restore but what can't be restored.",
+        output::print_stderr(match is_partial {
+            false => "Nothing to restore: the files are as they were.",
+            true => "Nothing to restore but what can't be restored.",
         });
-        return Ok(if lost.is_empty() { 0 } else { NOT_ALL_RESTORED });
+        return Ok(if is_partial { NOT_ALL_RESTORED } else { 0 });
     }
     let patches = plan.changes.iter().map(|change| undo.patch(change));
     let patches = patches.collect::<Result<Vec<_>, AppError>>()?;
@@ -207,10 +218,10 @@ fn restore_files(
         let path = sanitize::path(path);
         output::print_stderr(&format!("A file was saved during the undo: it is now {path}."));
     }
-    Ok(match (kept.saved.is_empty(), lost.is_empty()) {
+    Ok(match (kept.saved.is_empty(), is_partial) {
         (false, _) => 1,
-        (true, false) => NOT_ALL_RESTORED,
-        (true, true) => 0,
+        (true, true) => NOT_ALL_RESTORED,
+        (true, false) => 0,
     })
 }
 

@@ -135,7 +135,11 @@ fn build_setup(
     })?;
     let programs = world.variables.iter().filter(|(name, _)| name == "PATH").cloned();
     let home = ("HOME".into(), path("home").into_os_string());
-    let world = ProcessEnv { variables: programs.chain([home]).collect(), cwd: path("workspace") };
+    let world = ProcessEnv {
+        variables: programs.chain([home]).collect(),
+        cwd: path("workspace"),
+        ..ProcessEnv::default()
+    };
     let model = ResolvedModel::scripted("scripted/scenario", scenario.script.clone());
     let mut setup = RunSetup::new(config, world, &content.agent, model)?;
     if content.dry_run {

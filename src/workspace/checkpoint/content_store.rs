@@ -20,6 +20,7 @@ use rustix::fs::{OFlags, statvfs};
 use sha2::{Digest as _, Sha256};
 
 use super::error::CheckpointError;
+use super::tree::RecordedEntry;
 use crate::port::lock;
 use crate::types::{Durability, hex};
 use crate::workspace::{IoContext, create_durable_folder, sync_folder};
@@ -38,9 +39,14 @@ pub struct ContentStore {
     files: Vec<ContentFile>,
     index: HashMap<ContentHash, ContentLocation>,
     batch: Mutex<Batch>,
+    /// The folders that were read last, the newest first.
+    pub(super) recent_folders: Mutex<Vec<RecentFolder>>,
     /// Whether the folder has names that are not durable yet.
     has_new_names: bool,
 }
+
+/// A recorded folder, with its entries.
+pub(super) type RecentFolder = (ContentHash, Arc<[RecordedEntry]>);
 
 /// A file of contents.
 #[derive(Debug)]
@@ -138,9 +144,18 @@ impl ContentStore {
         lengths: &BTreeMap<Arc<str>, u64>,
         durability: Durability,
     ) -> Result<Self, CheckpointError> {
-        let (files, index, batch) = Default::default();
+        let (files, index, batch, recent_folders) = Default::default();
         let own = own.into();
-        let mut store = Self { folder, own, durability, files, index, batch, has_new_names: false };
+        let mut store = Self {
+            folder,
+            own,
+            durability,
+            files,
+            index,
+            batch,
+            recent_folders,
+            has_new_names: false,
+        };
         for (name, length) in lengths {
             store.add_file(name, *length)?;
         }

@@ -31,9 +31,9 @@ pub enum CheckpointError {
     /// Files were changed while they were about to be restored.
     #[error("{0} was changed in the meantime; nothing was restored")]
     ChangedMeanwhile(String),
-    /// A restore failed, and what it had changed could not be changed back. The next command completes it.
+    /// A restore failed, and what it had changed could not be changed back. The next run or undo completes it.
     #[error(
-        "{cause}; the files are half restored, and the next command in this workspace completes it"
+        "{cause}; the files are half restored, and the next run or undo in this workspace completes it"
     )]
     HalfRestored {
         /// Why it failed.

@@ -85,6 +85,8 @@ pub struct UnrestorablePath {
     pub reason: String,
     /// Whether that follows from what is never recorded, or from what others have made, so that nothing is missing.
     pub is_expected: bool,
+    /// Whether it is a folder that stays because of what is in it.
+    pub is_in_use: bool,
 }
 
 /// The plan of one path.
@@ -153,7 +155,8 @@ impl ContentStore {
             match plan.path(present.as_ref(), after.as_ref(), rollback.is_conflict) {
                 PathPlan::Unchanged => {}
                 PathPlan::Unrestorable { reason, is_expected } => {
-                    unrestorable.push(UnrestorablePath { path, reason, is_expected });
+                    let is_in_use = false;
+                    unrestorable.push(UnrestorablePath { path, reason, is_expected, is_in_use });
                 }
                 PathPlan::Conflict if foreign == ForeignChanges::Refuse => conflicts.push(path),
                 PathPlan::Conflict => {
@@ -172,6 +175,7 @@ impl ContentStore {
             path,
             reason: "something else is in the place of its folder".to_owned(),
             is_expected: false,
+            is_in_use: false,
         }));
         unrestorable.sort();
         let result = self.edit_tree(now, &plan.edits)?;
@@ -244,7 +248,10 @@ impl ContentStore {
     ) -> Result<Vec<AuthoredChange>, CheckpointError> {
         let changes = self.changes(&interval.from, &interval.to)?.into_iter();
         let authored = changes.map(|change| {
+            let states = || [&change.before, &change.after].into_iter().flatten();
             let own = match &interval.author {
+                // What this program writes is not the session's.
+                _ if states().any(PathState::is_own) => None,
                 ChangeAuthor::Session => Some([change.before.clone(), change.after.clone()]),
                 ChangeAuthor::Tools(edits) => self.made_by_tools(&change, edits),
                 ChangeAuthor::Others => None,
@@ -325,8 +332,7 @@ impl Planner<'_> {
         if now == target {
             return PathPlan::Unchanged;
         }
-        let is_own = |state: Option<&PathState>| matches!(state, Some(PathState::LeftOut(it)) if it.reason == SkipReason::Own);
-        if is_own(now) || is_own(target) {
+        if [now, target].into_iter().flatten().any(PathState::is_own) {
             return PathPlan::Unchanged;
         }
         let unrestorable = |reason, skipped: &SkippedEntry| PathPlan::Unrestorable {
@@ -383,7 +389,8 @@ impl Planner<'_> {
                 let name = staying.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let act = if is_replaced { "replaced" } else { "removed" };
                 let reason = format!("not {act}, since '{name}' in it stays");
-                kept.push(UnrestorablePath { path, reason, is_expected: !is_replaced });
+                let is_expected = !is_replaced;
+                kept.push(UnrestorablePath { path, reason, is_expected, is_in_use: true });
             }
         }
         // What would be in the place of a folder that stays can't be there.

@@ -242,6 +242,42 @@ impl<'a> Restorer<'a> {
     }
 }
 
+/// How files, or folders, are made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SyncMode {
+    Not,
+    /// Each by a call that waits for the disk.
+    Each,
+    /// All of them by one call. It also waits for what other processes have written to the same file system.
+    Together,
+}
+
+/// The most files, or folders, that are made durable by a call for each.
+const MAX_SINGLE_SYNCS: usize = 16;
+
+impl SyncMode {
+    fn new(durability: Durability, count: usize) -> Self {
+        match durability {
+            Durability::Os => Self::Not,
+            Durability::Full if HAS_SYNCFS && count > MAX_SINGLE_SYNCS => Self::Together,
+            Durability::Full => Self::Each,
+        }
+    }
+}
+
+const HAS_SYNCFS: bool = cfg!(target_os = "linux");
+
+/// Makes durable what was written to the file system of a folder; the whole of it is on one.
+#[cfg(target_os = "linux")]
+fn sync_file_system(folder: impl AsFd) -> rustix::io::Result<()> {
+    rustix::fs::syncfs(folder)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync_file_system(_: impl AsFd) -> rustix::io::Result<()> {
+    Err(Errno::NOSYS)
+}
+
 fn is_folder(state: Option<&PathState>) -> bool {
     state.is_some_and(PathState::is_folder)
 }
@@ -249,6 +285,11 @@ fn is_folder(state: Option<&PathState>) -> bool {
 /// Returns the name of a path's file in the folder of new contents.
 fn staged_name(path: &Path) -> String {
     ContentHash::of(path.as_os_str().as_bytes()).to_string()
+}
+
+/// Returns the name of a file of new contents until it is durable.
+fn part_name(staged: &str) -> String {
+    format!("{staged}.part")
 }
 
 /// Returns whether a file or link has this content, whatever its permissions.
@@ -424,6 +465,9 @@ impl FileTransition<'_> {
         mkdirat(root, self.staging, Mode::RWXU).io_context("create the folder", &path)?;
         let staging =
             open_folder(root.as_fd(), OsStr::new(self.staging)).io_context("open", &path)?;
+        let is_file = |change: &&PathChange| matches!(change.after, Some(PathState::File { .. }));
+        let files = self.changes.iter().filter(is_file);
+        let sync = SyncMode::new(self.durability, files.clone().count());
         for change in self.changes {
             let name = staged_name(&change.path);
             match &change.after {
@@ -433,20 +477,27 @@ impl FileTransition<'_> {
                 Some(PathState::File { mode, hash, .. }) => {
                     let content = self.store.get(hash)?;
                     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-                    let part = format!("{name}.part");
+                    let part = part_name(&name);
                     let file = openat(&staging, &part, flags, Mode::from_raw_mode(0o600));
                     let mut file = File::from(file.io_context("write", &change.path)?);
                     file.write_all(&content).io_context("write", &change.path)?;
                     self.set_owner(&file, Some(&change.path));
                     let mode = Permissions::from_mode(*mode);
                     file.set_permissions(mode).io_context("write", &change.path)?;
-                    if self.durability == Durability::Full {
+                    if sync == SyncMode::Each {
                         file.sync_all().io_context("make durable", &change.path)?;
                     }
-                    renameat(&staging, &part, &staging, &name).io_context("write", &change.path)?;
                 }
                 Some(PathState::Folder { .. } | PathState::LeftOut(_)) | None => {}
             }
+        }
+        if sync == SyncMode::Together {
+            sync_file_system(&staging).io_context("make durable", &path)?;
+        }
+        for change in files {
+            let name = staged_name(&change.path);
+            renameat(&staging, part_name(&name), &staging, &name)
+                .io_context("write", &change.path)?;
         }
         Ok(staging)
     }
@@ -500,11 +551,16 @@ impl FileTransition<'_> {
     }
 
     fn sync_folders(&self) -> Result<(), CheckpointError> {
-        if self.durability == Durability::Os {
-            return Ok(());
-        }
         let folders: BTreeSet<&Path> =
             self.changes.iter().filter_map(|change| change.path.parent()).collect();
+        match SyncMode::new(self.durability, folders.len()) {
+            SyncMode::Not => return Ok(()),
+            SyncMode::Together => {
+                let folder = self.open_folder(Path::new(""))?;
+                return Ok(sync_file_system(folder).io_context("make durable", self.root.path())?);
+            }
+            SyncMode::Each => {}
+        }
         for path in folders {
             // One that was removed is an entry of another one.
             if let Ok(folder) = self.open_folder(path) {

@@ -27,11 +27,11 @@ use super::content_store::{ContentHash, ContentStore};
 use super::error::CheckpointError;
 use super::tree::{RecordedNode, SkipReason, SkippedEntry, encode};
 use crate::port::CancellationToken;
-use crate::workspace::IoContext;
 use crate::workspace::edit_batch::is_leftover_name;
 use crate::workspace::generated_folders::is_generated_among;
 use crate::workspace::index::VERSION_CONTROL_FOLDERS;
 use crate::workspace::root::WorkspaceRoot;
+use crate::workspace::{FileId, IoContext};
 
 /// What is recorded of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +95,8 @@ pub struct WorkspaceScanner {
     is_stored: bool,
     pool: Option<ThreadPool>,
     time_limit: Option<Duration>,
+    /// What this program writes.
+    output_files: Vec<FileId>,
     /// How long a temporary file of an edit exists at the most.
     pub(super) leftover_age: Duration,
 }
@@ -288,6 +290,7 @@ impl WorkspaceScanner {
             is_stored: false,
             pool: None,
             time_limit: None,
+            output_files: Vec::new(),
             leftover_age: LEFTOVER_AGE,
         })
     }
@@ -309,6 +312,11 @@ impl WorkspaceScanner {
     /// Limits the time of a scan.
     pub fn set_time_limit(&mut self, limit: Duration) {
         self.time_limit = Some(limit);
+    }
+
+    /// Leaves out these files, which this program writes.
+    pub fn leave_out(&mut self, output_files: Vec<FileId>) {
+        self.output_files = output_files;
     }
 
     /// Returns what is recorded.
@@ -509,6 +517,13 @@ impl Scan<'_> {
             if unlinkat(folder, name, AtFlags::empty()).is_ok() {
                 return Ok(None);
             }
+        }
+        let is_output = kind == FileType::RegularFile
+            && self.scanner.output_files.contains(&FileId::from(&stat));
+        if is_output {
+            // It grows all the time, which makes no difference.
+            let node = skipped(SkipReason::Own);
+            return Ok(Some(ScannedEntry::Entry(EntryState { name: name.clone(), node })));
         }
         let node = match self.skip_by_name(path, name, is_folder, siblings, old) {
             Some(reason) if is_folder => Some(skipped(reason)),

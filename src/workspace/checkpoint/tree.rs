@@ -9,9 +9,11 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::content_store::{ContentHash, ContentStore};
 use super::error::CheckpointError;
+use crate::port::lock;
 use crate::types::word_enum;
 
 /// An entry of a folder.
@@ -168,6 +170,11 @@ impl PathState {
     pub fn is_folder(&self) -> bool {
         matches!(self, Self::Folder { .. })
     }
+
+    /// Returns whether it is a file or folder of this program.
+    pub fn is_own(&self) -> bool {
+        matches!(self, Self::LeftOut(it) if it.reason == SkipReason::Own)
+    }
 }
 
 const FILE: u8 = 1;
@@ -288,12 +295,27 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Vec<RecordedEntry>> {
     Some(entries)
 }
 
+/// The most folders whose entries stay in memory: those above a few paths.
+const MAX_RECENT_FOLDERS: usize = 16;
+
 impl ContentStore {
     /// Returns the entries of a recorded folder.
     pub(super) fn tree(&self, tree: &ContentHash) -> Result<Vec<RecordedEntry>, CheckpointError> {
         let bytes = self.get(tree)?;
         decode(&bytes)
             .ok_or_else(|| CheckpointError::damaged(format!("the tree {tree} is damaged")))
+    }
+
+    /// Returns the entries of a recorded folder, which is not read again for each path in it.
+    fn recent_tree(&self, tree: &ContentHash) -> Result<Arc<[RecordedEntry]>, CheckpointError> {
+        let mut recent = lock(&self.recent_folders);
+        let entries = match recent.iter().position(|(found, _)| found == tree) {
+            Some(position) => recent.remove(position).1,
+            None => self.tree(tree)?.into(),
+        };
+        recent.insert(0, (*tree, Arc::clone(&entries)));
+        recent.truncate(MAX_RECENT_FOLDERS);
+        Ok(entries)
     }
 
     fn put_tree(&self, entries: &[RecordedEntry]) -> Result<ContentHash, CheckpointError> {
@@ -380,7 +402,7 @@ impl ContentStore {
         let (mut tree, mut found) = (*tree, None);
         let mut names = path.iter().peekable();
         while let Some(name) = names.next() {
-            let entries = self.tree(&tree)?;
+            let entries = self.recent_tree(&tree)?;
             let position = entries.binary_search_by(|entry| entry.name.as_os_str().cmp(name));
             let Ok(position) = position else { return Ok(None) };
             let node = entries[position].node.clone();

@@ -301,6 +301,19 @@ fn an_iteration_stays_only_if_it_improves_the_number() {
     assert!(last.contains("9, undone") && last.contains("4, kept"), "{last}");
 }
 
+/// What architect itself writes is not undone with an iteration.
+#[test]
+fn the_log_of_a_loop_stays_when_an_iteration_is_undone() {
+    let repeated = Loop::new(SIZES);
+    repeated.cli.write("size", "5\n");
+    let ran = repeated.run(&[&SIZE_ARGS[..], &["--log-file", "log"]].concat());
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert_eq!(iterations(&ran)[1]["undone"], true);
+    let log = repeated.cli.read("log");
+    assert_eq!(log.matches(r#""type":"agent_start""#).count(), 3, "{log}");
+    assert!(!repeated.cli.path("log.before-undo-1").exists());
+}
+
 #[test]
 fn an_iteration_that_can_not_be_undone_ends_the_loop() {
     for limit in ["checkpoints.max_files=3", "checkpoints.max_file_size=10"] {

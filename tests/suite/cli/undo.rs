@@ -628,6 +628,139 @@ fn the_step_of_a_killed_run_is_taken_back() {
     assert_eq!(world.read("a"), "new\n");
 }
 
+/// A session whose run was killed in its second command, in a workspace with these files: `once`, `late`, `b`. What it
+/// does when it is resumed is `rest`.
+fn killed_session(rest: &str) -> CliFixture {
+    let world = CliFixture::new();
+    let script = format!(
+        r#"
+        [[turn]]
+        calls = [{{ name = "run_command", arguments = {{ command = "echo once > once" }} }}]
+        [[turn]]
+        calls = [{{ name = "run_command", arguments = {{ command = "echo late > late; touch b; sleep 60" }} }}]
+        {rest}
+        "#
+    );
+    let model = world.script_model(&script);
+    let run = ["run", "Do it.", "--model", &model, "--mode", "yolo"];
+    let mut child = world.command(&run).spawn().unwrap();
+    wait_until("the command has changed the file", || world.path("b").exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    world
+}
+
+/// What the user changes after the session was resumed, and has ended, is not taken back, whatever the resumed run did.
+#[test]
+fn changes_after_a_killed_run_was_resumed_are_the_users() {
+    const ANSWER: &str = "\n[[turn]]\ntext = \"Done.\"\n";
+    let call = |call: &str| format!("[[turn]]\ncalls = [{{ name = {call} }}]\n{ANSWER}");
+    let edit = call("\"write_file\", arguments = { path = \"new\", content = \"n\" }");
+    let command = call("\"run_command\", arguments = { command = \"echo > new\" }");
+    let (once, twice) =
+        (&[&["resume", "last"][..]], &[&["resume", "last"][..], &["resume", "last", "More."]]);
+    for (rest, resumes, code) in [
+        (ANSWER, &once[..], 0),
+        (&edit, once, 0),
+        (&command, once, 0),
+        (&ANSWER.repeat(2), twice, 0),
+        // The model fails.
+        ("", once, 1),
+    ] {
+        let world = killed_session(rest);
+        for resume in resumes {
+            let resumed = world.run(resume);
+            assert_eq!(resumed.code, code, "{rest}: {}", resumed.err);
+        }
+        world.write("mine", "mine\n");
+        let diff = world.run(&["diff", "last"]);
+        assert_eq!((diff.code, &*diff.err), (0, ""), "{rest}");
+        assert!(diff.out.contains("+late") && !diff.out.contains("mine"), "{rest}: {}", diff.out);
+        let undone = world.run(&["undo", "--start", "--yes"]);
+        assert_eq!(undone.code, 0, "{rest}: {}", undone.err);
+        assert!(!undone.err.contains("without recording"), "{rest}: {}", undone.err);
+        let left = snapshot(&world.path(""));
+        assert_eq!(left.keys().collect::<Vec<_>>(), [Path::new("mine")], "{rest}");
+        let verified = world.run(&["replay", "last", "--verify"]);
+        assert_eq!(verified.code, 0, "{rest}: {}", verified.out);
+    }
+}
+
+/// What follows the last record of a killed session is not the change of its fork, nor is what the user changes after it.
+#[test]
+fn a_fork_of_a_killed_session_has_no_open_change() {
+    let world = killed_session("[[turn]]\ntext = \"Done.\"\n");
+    let forked = world.run(&["fork", "last", "Go on."]);
+    assert_eq!(forked.code, 0, "{}", forked.err);
+    world.write("mine", "mine\n");
+    let undone = world.run(&["undo", "--start", "--yes"]);
+    assert_eq!(undone.code, 0, "{}", undone.err);
+    let left = snapshot(&world.path(""));
+    let left: Vec<&Path> = left.keys().map(PathBuf::as_path).collect();
+    assert_eq!(left, ["b", "late", "mine"].map(Path::new));
+}
+
+/// A folder that can't be removed, since someone else has put a file into it, is left out; an undo by force reports that.
+#[test]
+fn an_undo_by_force_that_leaves_something_out_has_another_exit_code() {
+    let script = r#"
+        [[turn]]
+        calls = [
+            { name = "write_file", arguments = { path = "f", content = "x" } },
+            { name = "write_file", arguments = { path = "d/x", content = "x" } },
+        ]
+        [[turn]]
+        text = "Done."
+    "#;
+    for (removed, mine) in [("f", "f/mine"), ("d/x", "d/mine")] {
+        let world = CliFixture::new();
+        assert_eq!(world.run_script(script, &["--mode", "yolo"]).code, 0);
+        fs::remove_file(world.path(removed)).unwrap();
+        world.write(mine, "mine");
+        for _ in 0..2 {
+            let undone = world.run(&["undo", "--start", "--yes", "--force"]);
+            assert_eq!(undone.code, 2, "{}", undone.err);
+            assert!(undone.err.contains("not removed, since 'mine' in it stays"), "{}", undone.err);
+        }
+        assert_eq!(world.read(mine), "mine");
+    }
+}
+
+/// What architect writes itself is no change of the run, and is not touched, neither during the run nor by an undo.
+#[test]
+fn the_output_files_of_a_run_are_not_its_changes() {
+    let world = CliFixture::new();
+    let script = r#"
+        [[turn]]
+        calls = [{ name = "run_command", arguments = { command = "echo a > a" } }]
+        [[turn]]
+        calls = [{ name = "run_command", arguments = { command = "echo b > b" } }]
+        [[turn]]
+        text = "Done."
+    "#;
+    let model = world.script_model(script);
+    let files =
+        ["--log-file", "log", "--report-file", "report.md", "-o", "answer", "--record", "record"];
+    let how = ["--mode", "yolo", "--output-format", "stream-json", "--model", &model];
+    let output = |name: &str| fs::File::create(world.path(name)).unwrap();
+    let mut run = world.command(&[&["run", "Do it."][..], &how, &files].concat());
+    let ran = run.stdout(output("out")).stderr(output("err")).status().unwrap();
+    assert!(ran.success(), "{}", world.read("err"));
+    let diff = world.run(&["diff", "last", "--json"]);
+    let changed = diff.json();
+    let changed: Vec<&str> =
+        changed.as_array().unwrap().iter().map(|it| it["path"].as_str().unwrap()).collect();
+    assert_eq!(changed, ["a", "b"], "{}", diff.err);
+    let mut expected = snapshot(&world.path(""));
+    expected.retain(|path, _| path != Path::new("a") && path != Path::new("b"));
+    let mut undo = world.command(&["undo", "--start", "--yes"]);
+    let undone = undo.stdout(output("undo")).stderr(output("undo.err")).status().unwrap();
+    assert!(undone.success(), "{}", world.read("undo.err"));
+    let mut left = snapshot(&world.path(""));
+    left.retain(|path, _| !path.starts_with("undo") && path != Path::new("undo.err"));
+    assert_eq!(left, expected);
+}
+
 /// The contents of one session are shared with the next one, and stay when the first is removed.
 #[test]
 fn sessions_of_a_workspace_share_contents() {

@@ -139,6 +139,67 @@ fn an_undo_survives_every_fault_in_every_call() {
     each_call(&FAULTS, 1);
 }
 
+/// The user repeats an undo that was killed, or one that takes an undo back: it is complete then, and not taken back.
+#[test]
+fn an_undo_that_is_repeated_after_it_was_killed_is_only_completed() {
+    const LAST: &[&str] = &["undo", "--yes"];
+    for target in [LAST, &UNDO] {
+        let (world, _, after) = changed_workspace();
+        assert_eq!(world.run(target).code, 0);
+        let undone = files(&world);
+        assert_eq!(world.run(LAST).code, 0);
+        assert_eq!(files(&world), after);
+        for (command, expected) in [(target, &undone), (LAST, &after)] {
+            let log = world.home().join("strace.log");
+            let how = ["-e", "inject=renameat2:signal=KILL:when=1"];
+            let killed = match under_strace(&world.command(command), &log, &how).spawn() {
+                Err(error) => return println!("skipped: there is no strace: {error}"),
+                Ok(child) => wait_for_exit(child),
+            };
+            if killed.err.contains("ptrace") {
+                return println!("skipped: strace may not watch a process here: {}", killed.err);
+            }
+            assert_ne!(killed.code, 0, "{}", killed.err);
+            let again = world.run(command);
+            assert_eq!((again.code, &files(&world)), (0, expected), "{}", again.err);
+            assert!(again.err.contains("was interrupted; it is complete now"), "{}", again.err);
+        }
+    }
+}
+
+/// An undo waits for the disk a few times, however many files it restores, and does not read a folder for each of them.
+#[test]
+fn an_undo_of_many_files_waits_for_the_disk_a_few_times() {
+    let world = CliFixture::new();
+    let script = "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \
+                  \"for i in $(seq 300); do mkdir d$i; echo $i > d$i/f; echo new > f$i; done\" } }]\n\
+                  [[turn]]\ntext = \"Done.\"\n";
+    for number in 1..=300 {
+        world.write(&format!("f{number}"), "old");
+    }
+    let before = snapshot(&world.path(""));
+    assert_eq!(world.run_script(script, &["--mode", "yolo"]).code, 0);
+    let after = snapshot(&world.path(""));
+    for expected in [before, after] {
+        let log = world.home().join("strace.log");
+        let how = ["-f", "-e", "trace=fsync,fdatasync,syncfs,pread64"];
+        let undone = match under_strace(&world.command(&["undo", "--yes"]), &log, &how).spawn() {
+            Err(error) => return println!("skipped: there is no strace: {error}"),
+            Ok(child) => wait_for_exit(child),
+        };
+        if undone.err.contains("ptrace") {
+            return println!("skipped: strace may not watch a process here: {}", undone.err);
+        }
+        assert_eq!(undone.code, 0, "{}", undone.err);
+        assert!(snapshot(&world.path("")) == expected, "{}", undone.err);
+        let log = std::fs::read_to_string(&log).unwrap();
+        let count = |name: &str| log.lines().filter(|line| line.contains(name)).count();
+        assert!(count("sync(") + count("syncfs(") + count("fdatasync(") < 40, "{log}");
+        // The contents of 600 files, and of 300 folders, a few times each.
+        assert!(count("pread64(") < 6_000, "{}", count("pread64("));
+    }
+}
+
 /// A file that can't be read is left out of the records, and all others are restored.
 #[test]
 fn one_file_that_cannot_be_read_is_left_out() {

@@ -190,7 +190,7 @@ fn a_failing_life_becomes_small_and_a_scenario() {
     assert!(text.contains("signal = "), "{text}");
     let scenario = Scenario::parse(Path::new("life.toml"), &text).unwrap();
     let variables = std::env::vars_os().collect();
-    let world = ProcessEnv { variables, cwd: std::env::temp_dir() };
+    let world = ProcessEnv { variables, cwd: std::env::temp_dir(), ..ProcessEnv::default() };
     let results = run_all(&[scenario], &world);
     assert!(!matches!(results[0].outcome, ScenarioOutcome::Failed(_)), "{results:#?}\n{text}");
 }
