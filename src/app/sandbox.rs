@@ -28,7 +28,7 @@ use crate::policy::GuardedFiles;
 use crate::port::{lock, unique_id};
 use crate::types::{hex, matches_wildcard};
 use crate::workspace::worktree::{BRANCH_PREFIX, is_isolated};
-use crate::workspace::{LinkResolver, create_private_folder, remove_tree};
+use crate::workspace::{LinkResolver, remove_tree};
 
 /// Where commands run: those of the model confined, those of the user as the user.
 #[derive(Clone)]
@@ -374,10 +374,11 @@ fn linked_repository_access(world: &ProcessEnv, workspace: &Path) -> LinkedRepos
 /// is built with. Where nothing can be kept, as in a container without a home, they are temporary.
 fn build_caches(world: &ProcessEnv, workspace: &Path, temp: &Path) -> PackageCaches {
     let folders = world.folders();
-    let all = folders
-        .state
-        .map(|state| state.join("caches"))
-        .filter(|all| create_private_folder(all).is_ok() && access(all, Access::WRITE_OK).is_ok());
+    let can_be_created = |path: &Path| {
+        let around = path.ancestors().find(|it| it.symlink_metadata().is_ok());
+        around.is_some_and(|it| it.is_dir() && access(it, Access::WRITE_OK).is_ok())
+    };
+    let all = folders.state.map(|state| state.join("caches")).filter(|all| can_be_created(all));
     let store = all.map_or_else(
         || temp.join("caches"),
         |all| all.join(hex(&Sha256::digest(workspace.as_os_str().as_bytes())[..8])),
