@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use architect::journal::{SessionId, StoredContent};
+use architect::journal::{ResumeOptions, SessionId, StoredContent};
 use architect::machine::{
     CallPurpose, CloseReason, ConversationEntry, Machine, State, StateKind, StopReason,
 };
@@ -108,9 +108,17 @@ fn crash_in(fixture: &SessionFixture, rules: &RunRules, state: StateKind) -> Ses
 
 /// Resumes a session of [`reading_model`], and counts the requests.
 fn go_on(fixture: &SessionFixture, session: SessionId) -> (Machine, RequestCounts) {
+    go_on_by(fixture, session, rules())
+}
+
+fn go_on_by(
+    fixture: &SessionFixture,
+    session: SessionId,
+    rules: RunRules,
+) -> (Machine, RequestCounts) {
     let opened = fixture.reopen(session);
     let at = opened.history.at;
-    let going = opened.resume(fixture.resume_options(None)).unwrap();
+    let going = opened.resume(ResumeOptions { rules, ..fixture.resume_options(None) }).unwrap();
     let asked = RequestCounts::default();
     let participants =
         Participants { model: reading_model(&asked), ..Participants::new(going.journal) };
@@ -200,9 +208,18 @@ fn a_requested_final_summary_is_not_requested_again() {
 fn an_unrequested_final_summary_is_requested() {
     let fixture = fixture();
     let session = crash_in(&fixture, &short(), StateKind::ClosingPreparing);
-    let (machine, asked) = go_on(&fixture, session);
+    let (machine, asked) = go_on_by(&fixture, session, short());
     assert_eq!(asked.closing.load(Ordering::Relaxed), 1);
     assert_eq!(reason(&machine), Some(StopReason::Closed(CloseReason::MaxSteps)));
+}
+
+/// Fault S17: the user allows more steps meanwhile.
+#[test]
+fn a_run_that_closed_for_its_steps_continues_with_more_of_them() {
+    let fixture = fixture();
+    let session = crash_in(&fixture, &short(), StateKind::ClosingPreparing);
+    let (_, asked) = go_on(&fixture, session);
+    assert_eq!(asked.closing.load(Ordering::Relaxed), 0);
 }
 
 /// Fault S20.
