@@ -421,11 +421,11 @@ impl SessionStore {
     pub fn last_in_folder(&self, folder: &Path) -> Result<Option<SessionId>> {
         let quoted = serde_json::Value::from(folder.to_string_lossy()).to_string();
         for session in self.newest_first()? {
-            if self.belongs_to(session, folder) {
-                return Ok(Some(session));
-            }
-            if self.header(session).is_none() && self.header_has(session, &quoted) {
-                match self.load(session) {
+            match self.header(session) {
+                Some(header) if self.belongs_to(session, &header, folder) => {
+                    return Ok(Some(session));
+                }
+                None if self.header_has(session, &quoted) => match self.load(session) {
                     // A crash while it began has left half a header.
                     Err(JournalError::ReadOnly {
                         reason: ReadOnlyReason::Damaged { damage: RecordDamage::Unterminated, .. },
@@ -433,7 +433,8 @@ impl SessionStore {
                     })
                     | Ok(_) => {}
                     Err(error) => return Err(error),
-                }
+                },
+                Some(_) | None => {}
             }
         }
         Ok(None)
@@ -471,17 +472,16 @@ impl SessionStore {
         memmem::find(&start[..length], text.as_bytes()).is_some()
     }
 
-    fn belongs_to(&self, session: SessionId, folder: &Path) -> bool {
-        match self.header(session) {
-            Some(header) if !is_of_user(&header) => false,
-            Some(header) if header.imported_up_to.is_none() => {
-                header.setup.workspace.belongs_to(folder)
-            }
-            Some(_) => self.load(session).is_ok_and(|(history, _)| {
-                history.is_imported_setup() || history.setup.workspace.belongs_to(folder)
-            }),
-            None => false,
+    fn belongs_to(&self, session: SessionId, header: &SessionHeader, folder: &Path) -> bool {
+        if !is_of_user(header) {
+            return false;
         }
+        if header.imported_up_to.is_none() {
+            return header.setup.workspace.belongs_to(folder);
+        }
+        self.load(session).is_ok_and(|(history, _)| {
+            history.is_imported_setup() || history.setup.workspace.belongs_to(folder)
+        })
     }
 
     /// Returns whether a process runs the session.
