@@ -100,11 +100,7 @@ fn try_run(
     let root = WorkspaceRoot::open(&setup.config.workspace)
         .map_err(|error| with_message(Error::internal_error(), error.to_string()))?;
     let store = open_store(&setup.config, &setup.env).map_err(failed)?;
-    if let Some(completed) =
-        complete_pending_restore(&store, root.path(), &setup.config, &setup.env).map_err(failed)?
-    {
-        log::warn!("{}", completed.note);
-    }
+    complete_pending_restore(&store, root.path(), &setup.config, &setup.env).map_err(failed)?;
     let target = match store.reopen(session.id, DamagePolicy::Refuse) {
         Ok(mut opened) => {
             restart_limits(&mut opened, true);

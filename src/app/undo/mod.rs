@@ -408,11 +408,9 @@ pub struct CompletedRestore {
     pub session: SessionId,
     /// Whether no file had been changed or saved by someone else meanwhile.
     pub is_undisturbed: bool,
-    /// What the user should know.
-    pub note: String,
 }
 
-/// Completes a restore of files in this workspace that a killed process has left, and returns what it was.
+/// Completes a restore of files in this workspace that a killed process has left, with a warning, and returns what it was.
 ///
 /// # Errors
 ///
@@ -472,5 +470,5 @@ pub fn complete_pending_restore(
         note.push_str(&format!("\n  A file was saved meanwhile: it is now {}", path.display()));
     }
     log::warn!("{note}");
-    Ok(Some(CompletedRestore { session, is_undisturbed, note }))
+    Ok(Some(CompletedRestore { session, is_undisturbed }))
 }
