@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 
 use super::ScanRoot;
 use super::git_config::{GitSetting, PlaceValue, format_config, has_word, parse_git_config};
-use super::scan::{self, GitItem, GitItemKind, GitItems, ItemContent, is_git_name};
+use super::scan::{ExtendedFolder, GitItem, GitItemKind, GitItems, ItemContent, is_git_name};
 use crate::exec::confine::policy::resolve_path;
 use crate::exec::protected::absent_paths::{denied_names, is_denied_name};
 use crate::port::unique_id;
@@ -496,15 +496,17 @@ fn set_permissions(root: &Dir, path: &Path, mode: u32) -> io::Result<()> {
     file.into_std().set_permissions(Permissions::from_mode(mode))
 }
 
-/// Runs a function with write permission in the folder of a path, which a command may have removed.
+/// Runs a function, with write permission in the folder of a path if it has to.
 fn with_writable_folder(
     root: &Dir,
     path: &Path,
     act: impl Fn() -> io::Result<()>,
 ) -> io::Result<()> {
     act().or_else(|_| {
-        scan::open_to_owner(root, path.parent().unwrap_or(Path::new("")))?;
-        act()
+        let folder = ExtendedFolder::extend(root, path.parent().unwrap_or(Path::new("")))?;
+        let done = act();
+        folder.give_back(root);
+        done
     })
 }
 

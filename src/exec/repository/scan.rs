@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use cap_std::fs::{Dir, FileType, Metadata, MetadataExt, OpenOptions, OpenOptionsExt, ReadDir};
-use rustix::fs::OFlags;
+use rustix::fs::{Access, AtFlags, OFlags};
 use serde::{Deserialize, Serialize};
 
 use super::watches::{WatchId, Watches};
 use crate::exec::protected::absent_paths::is_denied_name;
 use crate::exec::stored_path::{self, WithPaths};
+use crate::workspace::{OWNER, open_below, set_folder_mode};
 
 /// Something that git executes or follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,8 +225,9 @@ impl Scanner {
             let KnownFolder { path, folder, .. } = seen;
             self.watches.is_set(folder.watch) || folder.is_at(root, path)
         };
+        let mut extended = Vec::new();
         if !self.is_complete || !self.folders.iter().all(is_same) {
-            self.walk(root, first);
+            extended = self.walk(root, first);
         }
         let mut items = GitItems::new();
         for KnownFolder { path, place, folder } in &self.folders {
@@ -236,17 +238,24 @@ impl Scanner {
                 }
             }
         }
+        // What was found is protected or made harmless by its path, so its folders stay usable.
+        let named: Vec<PathBuf> = self.named().collect();
+        let found = || items.keys().chain(&self.repositories).chain(&named);
+        extended.retain(|folder| !found().any(|path| path.starts_with(&folder.path)));
+        // Inner ones first: they are reached through the outer ones.
+        extended.into_iter().rev().for_each(|folder| folder.give_back(root));
         (items, self.repositories.clone())
     }
 
-    /// Walks all folders.
-    fn walk(&mut self, root: &Dir, first: FolderRole) {
+    /// Walks all folders. Returns those whose permissions it had to extend.
+    fn walk(&mut self, root: &Dir, first: FolderRole) -> Vec<ExtendedFolder> {
         let known = self.folders.drain(..).map(|seen| (seen.path, seen.folder));
         let mut known: HashMap<PathBuf, ScannedFolder> = known.collect();
         self.repositories.clear();
         self.is_complete = true;
         let mut todo = VecDeque::from([(PathBuf::new(), first, false)]);
         let (mut level, mut count) = (0, 0);
+        let mut extended = Vec::new();
         while let Some((path, place, is_parent_same)) = todo.pop_front() {
             if place == FolderRole::WorkTree {
                 let own_level = path.components().count();
@@ -275,7 +284,7 @@ impl Scanner {
                 }
             });
             let is_same = old.is_some();
-            let Some(folder) = old.or_else(|| self.read(root, &path)) else {
+            let Some(folder) = old.or_else(|| self.read(root, &path, &mut extended)) else {
                 self.is_complete = false;
                 continue;
             };
@@ -296,6 +305,7 @@ impl Scanner {
         if self.depth == ScanDepth::Bounded {
             self.depth = ScanDepth::Whole;
         }
+        extended
     }
 
     /// Returns what the last scan found in work trees of these names.
@@ -329,14 +339,22 @@ impl Scanner {
         self.repositories.iter().any(|found| found == path)
     }
 
-    /// Reads a folder.
-    fn read(&mut self, root: &Dir, path: &Path) -> Option<ScannedFolder> {
-        let (dir, entries) = open_folder(root, path)?;
+    /// Reads a folder. One whose permissions it has to extend is among `extended` then.
+    fn read(
+        &mut self,
+        root: &Dir,
+        path: &Path,
+        extended: &mut Vec<ExtendedFolder>,
+    ) -> Option<ScannedFolder> {
+        let (dir, entries, was_extended) = open_folder(root, path)?;
+        // What is in it can only be looked at after it is read again.
+        let is_open = was_extended.is_none();
+        extended.extend(was_extended);
         let meta = dir.dir_metadata().ok()?;
         if *self.device.get_or_insert(meta.dev()) != meta.dev() && is_kernel_file_system(&dir) {
             return None;
         }
-        let is_watched = self.folders.len() >= UNWATCHED;
+        let is_watched = is_open && self.folders.len() >= UNWATCHED;
         let watch = is_watched.then(|| self.watches.add(&dir, meta.dev())).flatten();
         // A configuration can name any file among the hooks.
         let lists_all = path.file_name().is_some_and(|name| {
@@ -371,7 +389,8 @@ impl Scanner {
                 now.as_secs() > meta.ctime().unsigned_abs() + MIN_CHANGE_AGE.as_secs()
             });
         folder.identity = (meta.dev(), meta.ino());
-        folder.changed = is_settled.then(|| (meta.ctime().into(), meta.ctime_nsec().into()));
+        folder.changed =
+            (is_settled && is_open).then(|| (meta.ctime().into(), meta.ctime_nsec().into()));
         folder.watch = watch;
         Some(folder)
     }
@@ -498,55 +517,68 @@ fn is_kernel_file_system(_: &Dir) -> bool {
 /// Returns device, inode number and last change of a folder. These are only compared, so links in the path do not
 /// matter.
 fn stat(root: &Dir, path: &Path) -> Option<((u64, u64), (i128, i128))> {
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let found = rustix::fs::statat(root, path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let found = rustix::fs::statat(root, as_folder(path), AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let changed = (found.st_ctime.into(), found.st_ctime_nsec.into());
     #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
     // the type differs between systems
     Some(((found.st_dev as u64, found.st_ino), changed))
 }
 
-/// Opens a folder and its list of entries, adding missing permissions, which it keeps.
-fn open_folder(root: &Dir, path: &Path) -> Option<(Dir, ReadDir)> {
+/// Opens a folder and its list of entries. Where its permissions don't allow that, they are extended first.
+fn open_folder(root: &Dir, path: &Path) -> Option<(Dir, ReadDir, Option<ExtendedFolder>)> {
     let open = || {
-        let folder =
-            root.open_dir(if path.as_os_str().is_empty() { Path::new(".") } else { path })?;
+        let folder = root.open_dir(as_folder(path))?;
+        // What is in a folder can't be reached without the permission to search it.
+        rustix::fs::accessat(&folder, ".", Access::EXEC_OK, AtFlags::empty())?;
         let entries = folder.entries()?;
         Ok::<_, io::Error>((folder, entries))
     };
     match open() {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_to_owner(root, path).ok()?;
-            open().ok()
+            let extended = ExtendedFolder::extend(root, path).ok()?;
+            let opened = open();
+            if opened.is_err() {
+                extended.give_back(root);
+                return None;
+            }
+            opened.ok().map(|(folder, entries)| (folder, entries, Some(extended)))
         }
-        opened => opened.ok(),
+        opened => opened.ok().map(|(folder, entries)| (folder, entries, None)),
     }
 }
 
-/// Gives the owner all permissions of a folder.
-#[cfg(target_os = "linux")]
-pub(super) fn open_to_owner(root: &Dir, path: &Path) -> io::Result<()> {
-    use std::fs::Permissions;
-    use std::os::fd::AsRawFd;
-    use std::os::unix::fs::PermissionsExt;
-
-    let mut options = OpenOptions::new();
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    options.read(true).custom_flags(flags.bits().cast_signed());
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let folder = root.open_with(path, &options)?;
-    // `Dir::set_permissions` needs read permission in a process that no other may inspect.
-    let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
-    std::fs::set_permissions(link, Permissions::from_mode(0o700))
+/// Returns the path of a folder below another one as a path that isn't empty.
+fn as_folder(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// Gives the owner all permissions of a folder.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn open_to_owner(root: &Dir, path: &Path) -> io::Result<()> {
-    use cap_std::fs::PermissionsExt;
+/// A folder whose owner has all permissions until they are given back.
+pub(super) struct ExtendedFolder {
+    path: PathBuf,
+    /// Device and inode number.
+    identity: (u64, u64),
+    /// The permissions from before.
+    mode: u32,
+}
 
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    root.set_permissions(path, cap_std::fs::Permissions::from_mode(0o700))
+impl ExtendedFolder {
+    /// Gives the owner all permissions of a folder.
+    pub(super) fn extend(root: &Dir, path: &Path) -> io::Result<Self> {
+        let folder = open_below(root, path)?;
+        let meta = folder.dir_metadata()?;
+        let mode = meta.mode() & PERMISSIONS;
+        set_folder_mode(&folder, mode | OWNER)?;
+        Ok(Self { path: path.to_owned(), identity: (meta.dev(), meta.ino()), mode })
+    }
+
+    /// Gives the folder its permissions back, if it is still there.
+    pub(super) fn give_back(self, root: &Dir) {
+        let Ok(folder) = open_below(root, &self.path) else { return };
+        let is_it = |meta: Metadata| (meta.dev(), meta.ino()) == self.identity;
+        if folder.dir_metadata().is_ok_and(is_it) {
+            let _ = set_folder_mode(&folder, self.mode);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -44,6 +45,41 @@ fn what_is_protected_cannot_be_replaced() {
     cage.run("rm -rf .git; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit");
     let hooks = cage.world.path.join(".git/hooks");
     assert!(!hooks.join("pre-commit").exists() && cage.world.path.join(".git/config").exists());
+}
+
+/// Such a folder is searched for repositories as well: a command could close one with a repository in it.
+#[test]
+fn folders_that_are_closed_to_their_owner_stay_so() {
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let closed =
+            [("none", 0o000), ("listed", 0o400), ("listed/inside", 0o500), ("sticky", 0o1060)];
+        let Some(cage) = ConfinedWorkspace::new(level, |policy| {
+            for (name, _) in closed {
+                fs::create_dir_all(policy.workspace.join(name)).unwrap();
+            }
+            for (name, mode) in closed.iter().rev() {
+                set_mode(&policy.workspace.join(name), *mode);
+            }
+        }) else {
+            continue;
+        };
+        let path = |name: &str| cage.world.path.join(name);
+        cage.run("mkdir -p own/in; git init -q own/in/r; echo '[core]\nfsmonitor = evil' > own/in/r/.git/config; chmod 0 own/in own");
+        let modes = closed.map(|(name, _)| {
+            let found = fs::metadata(path(name)).unwrap().permissions().mode();
+            set_mode(&path(name), 0o700);
+            (name, found & 0o7777)
+        });
+        assert_eq!(modes, closed, "{level}");
+        set_mode(&path("own"), 0o700);
+        set_mode(&path("own/in"), 0o700);
+        let config = fs::read_to_string(path("own/in/r/.git/config")).unwrap_or_default();
+        assert!(!config.contains("evil"), "{level}: {config}");
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// A command in the background does not end for a long time; so what it makes is looked for when another one has ended,
