@@ -11,40 +11,48 @@ use log::LevelFilter;
 /// Values that are masked in log lines, once they are known.
 static SECRETS: OnceLock<Secrets> = OnceLock::new();
 
-/// The terminal of the log of a run, whose status area other lines must not disturb.
-static TERMINAL: Mutex<Option<PauseDrawing>> = Mutex::new(None);
+/// The log of a run: it does not wait for a slow reader, and on a terminal other lines must not disturb its status area.
+static RUN_LOG: Mutex<Option<PauseDrawing>> = Mutex::new(None);
 
-/// Writes lines of the technical log through the log of a run while that is on a terminal.
-pub(crate) fn write_through(terminal: Option<PauseDrawing>) {
-    if let Ok(mut current) = TERMINAL.lock() {
-        *current = terminal;
+/// Writes lines of the technical log through the log of a run, while that is open.
+pub(crate) fn write_through(log: Option<PauseDrawing>) {
+    if let Ok(mut current) = RUN_LOG.lock() {
+        *current = log;
+    }
+}
+
+/// Lets the log of a run write what it has, before something else is written to standard error.
+pub(crate) fn flush() {
+    let log = RUN_LOG.lock().ok().and_then(|log| log.clone());
+    if let Some(log) = log {
+        log.flush();
     }
 }
 
 /// Erases the status area for good, if there is one: the process ends at once.
 pub(crate) fn end_drawing() {
-    let terminal = TERMINAL.lock().ok().and_then(|mut terminal| terminal.take());
-    if let Some(terminal) = terminal {
-        terminal.end_drawing();
+    let log = RUN_LOG.lock().ok().and_then(|mut log| log.take());
+    if let Some(log) = log {
+        log.end_drawing();
     }
 }
 
 /// Writes lines to standard error, above the status area if there is one.
 fn write_lines(lines: &str) -> std::io::Result<()> {
-    let terminal = TERMINAL.lock().ok().and_then(|terminal| terminal.clone());
-    if terminal.is_some_and(|terminal| terminal.write_lines(lines.to_owned())) {
+    let log = RUN_LOG.lock().ok().and_then(|log| log.clone());
+    if log.is_some_and(|log| log.write_lines(lines.to_owned())) {
         return Ok(());
     }
-    std::io::stderr().lock().write_all(lines.as_bytes())
+    super::output::write_stderr(lines.as_bytes())
 }
 
 /// Lets a panic be reported below the log of a run, and not into its status area.
 pub(crate) fn report_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        let terminal = TERMINAL.try_lock().ok().and_then(|terminal| terminal.clone());
-        match terminal {
-            Some(terminal) => terminal.during(|| report(panic)),
+        let log = RUN_LOG.try_lock().ok().and_then(|log| log.clone());
+        match log {
+            Some(log) => log.during(|| report(panic)),
             None => report(panic),
         }
     }));

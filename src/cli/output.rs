@@ -1,12 +1,15 @@
 //! Writes to standard output and standard error, without a panic if they are closed.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use architect::view::{ci_commands, flush_blocking, sanitize, write_all_blocking};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
 use serde::Serialize;
 
 use super::error::CliError;
+use super::logging;
 
 /// Whether standard output was closed when the process began.
 static WAS_STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
@@ -68,8 +71,49 @@ pub(crate) fn to_json(document: &impl Serialize) -> String {
 /// Writes to standard error; a failure is ignored.
 pub(crate) fn print_stderr(text: &str) {
     let lines = printable_lines(text, io::stderr().is_terminal());
-    let _ = io::stderr().lock().write_all(lines.as_bytes());
+    logging::flush();
+    let _ = write_stderr(lines.as_bytes());
 }
+
+/// Writes bytes to standard error. Once a pipe has stayed full for a while, nothing more waits for its reader: the time
+/// limit of a run holds also if its parent reads standard error only after its end, or never.
+///
+/// # Errors
+///
+/// Fails if it is closed, and if it is full for too long.
+pub(crate) fn write_stderr(bytes: &[u8]) -> io::Result<()> {
+    // Not through `io::stderr`: the thread that writes the log of a run may be waiting with its lock.
+    let stderr = rustix::stdio::stderr();
+    let is_terminal = io::stderr().is_terminal();
+    // A pipe that can be written takes this much at once.
+    for mut piece in bytes.chunks(rustix::pipe::PIPE_BUF) {
+        while !piece.is_empty() {
+            let patience = match IS_STDERR_STALLED.load(Ordering::Relaxed) {
+                _ if is_terminal => None,
+                true => Some(Timespec::default()),
+                false => Some(STDERR_PATIENCE),
+            };
+            let mut polled = [PollFd::new(&stderr, PollFlags::OUT)];
+            let is_ready = retry_on_intr(|| poll(&mut polled, patience.as_ref()))? > 0;
+            IS_STDERR_STALLED.store(!is_ready, Ordering::Relaxed);
+            if !is_ready {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match retry_on_intr(|| rustix::io::write(stderr, piece)) {
+                Ok(written) => piece = &piece[written..],
+                Err(Errno::AGAIN) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether standard error was full for longer than [`STDERR_PATIENCE`] when it was written last.
+static IS_STDERR_STALLED: AtomicBool = AtomicBool::new(false);
+
+/// How long a full pipe for standard error may stay unread.
+const STDERR_PATIENCE: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
 
 /// Asks a question on the terminal, after a text. Returns whether the answer is yes; `None` if there is no terminal.
 ///

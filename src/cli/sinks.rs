@@ -72,8 +72,8 @@ pub(crate) fn open_sinks(
             false => HumanLog::plain(MaskingWriter::new(stderr, secrets.clone()), style),
         };
         let log = log.map_err(failed)?;
-        prompt.pause_drawing = log.pause_drawing();
-        logging::write_through(prompt.pause_drawing.clone());
+        prompt.pause_drawing = logs_live.then(|| log.pause_drawing());
+        logging::write_through(Some(log.pause_drawing()));
         outputs.push(Box::new(OptionalSink::new(log, "log")));
     }
     if let Some(path) = &config.settings.logging.file {

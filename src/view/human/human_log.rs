@@ -80,7 +80,7 @@ enum LastWritten {
     Tool,
 }
 
-/// The terminal of a log, for what else is written to it: questions to the user, and other lines.
+/// The place of a log, for what else is written there: questions to the user, and other lines.
 #[derive(Clone)]
 pub struct PauseDrawing(Arc<WriteQueue<DrawCommand>>);
 
@@ -118,9 +118,9 @@ impl HumanLog {
         Ok(Self::new(style, Some(status), BackgroundWriter::start("log", screen)?))
     }
 
-    /// Returns a handle for the terminal, if the log is on one.
-    pub fn pause_drawing(&self) -> Option<PauseDrawing> {
-        self.live.is_some().then(|| PauseDrawing(self.writer.queue()))
+    /// Returns a handle for what else is written where the log is.
+    pub fn pause_drawing(&self) -> PauseDrawing {
+        PauseDrawing(self.writer.queue())
     }
 
     fn new(
@@ -501,6 +501,11 @@ impl PauseDrawing {
     /// Erases the status area, and draws none any more.
     pub fn end_drawing(&self) {
         let _ = self.0.write(DrawCommand::Pause(true));
+        self.0.flush(CLEAR_TIMEOUT);
+    }
+
+    /// Waits for a moment until the lines so far are written.
+    pub fn flush(&self) {
         self.0.flush(CLEAR_TIMEOUT);
     }
 

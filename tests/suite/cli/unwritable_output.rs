@@ -1,7 +1,9 @@
 //! Results that can't be written to standard output.
 
 use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::kit::cli::{CliFixture, wait_for_exit};
 
@@ -23,6 +25,29 @@ fn an_unwritable_result_is_summarized_on_standard_error() {
         assert!(ran.err.contains("could not write the output: No space left"), "{}", ran.err);
         assert!(ran.err.contains("ended with llm_done: 1 step, cost"), "{}", ran.err);
         assert!(ran.err.contains(&format!("architect sessions show {session}")), "{}", ran.err);
+    }
+}
+
+/// A parent may read standard error only after the end.
+#[test]
+fn the_time_limit_holds_while_standard_error_is_full() {
+    for option in [&["--quiet"][..], &["--show-costs"]] {
+        let world = CliFixture::new();
+        let model = world.script_model(
+            "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"sleep 60\" } }]\n",
+        );
+        // There is a warning about it.
+        world.write(".architect/config.toml", "[llm]\napi_base = \"http://other.test\"\n");
+        let args = ["run", "x", "--model", &model, "--mode", "yolo", "--timeout", "1", "--json"];
+        let (reader, mut writer) = io::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&writer, true).unwrap();
+        while writer.write(&[b'x'; 4096]).is_ok() {}
+        rustix::io::ioctl_fionbio(&writer, false).unwrap();
+        let mut command = world.command(&[&args[..], option].concat());
+        let ran = wait_for_exit(command.stderr(writer).spawn().unwrap());
+        assert_eq!(ran.json()["stop_reason"], "timeout", "{}", ran.out);
+        assert!(ran.took < Duration::from_secs(20), "{option:?}: {:?}", ran.took);
+        drop(reader);
     }
 }
 
