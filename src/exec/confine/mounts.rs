@@ -110,9 +110,10 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
         return Ok(MountView { writable: everywhere.to_vec(), env, layers: None });
     }
     let mut handles = Vec::new();
+    let mut workspace =
+        policy.workspace.canonicalize().ok().and_then(|path| FolderHandle::open(&path));
     if policy.mode == SandboxMode::WorkspaceWrite {
-        let workspace = policy.workspace.canonicalize().ok();
-        handles.extend(workspace.and_then(|path| FolderHandle::open(&path)));
+        handles.extend(workspace.take());
         // A command may have put a link in the place of one of these, or of a folder above.
         handles.extend(
             policy.writable.iter().filter_map(|path| FolderHandle::open_without_links(path)),
@@ -131,7 +132,7 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
     } else {
         (Vec::new(), Vec::new(), None)
     };
-    let (temp, kept) = mount_temp(policy, &temp_handle, &writable, &caches)?;
+    let (temp, mut kept) = mount_temp(policy, &temp_handle, &writable, &caches)?;
     for handle in &handles {
         handle.bind()?;
     }
@@ -145,10 +146,15 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
     }
     if mount_shared_memory()? {
         writable.push(PathBuf::from(SHARED_MEMORY));
+        let covered = handles.iter().chain(&workspace);
+        for handle in covered.filter(|handle| handle.path.starts_with(SHARED_MEMORY)) {
+            handle.bind()?;
+            kept.push(handle.path.clone());
+        }
     }
     hide_runtime(policy, &writable)?;
     let protected = real_paths(&policy.protected).collect();
-    let writable = WritablePaths { roots: writable, mounted_in_temp: kept, protected };
+    let writable = WritablePaths { roots: writable, mounted_again: kept, protected };
     for mounted in list_mounts()? {
         if !writable.contains(&mounted.path) {
             mounted.make_read_only()?;
@@ -181,8 +187,8 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
 /// Writable paths.
 struct WritablePaths {
     roots: Vec<PathBuf>,
-    /// Mounts in the folder for temporary files: read-only unless they are, or contain, another root.
-    mounted_in_temp: Vec<PathBuf>,
+    /// Mounts in private folders of the commands: read-only unless they are, or contain, another root.
+    mounted_again: Vec<PathBuf>,
     /// Read-only unless they are in another root below them, as the private caches are.
     protected: Vec<PathBuf>,
 }
@@ -194,7 +200,7 @@ impl WritablePaths {
             around.map(|root| root.components().count()).max()
         };
         let own = longest(&self.roots);
-        own.is_some() && own >= longest(&self.mounted_in_temp) && own > longest(&self.protected)
+        own.is_some() && own >= longest(&self.mounted_again) && own > longest(&self.protected)
     }
 }
 

@@ -89,6 +89,31 @@ fn root_is_warned_of_a_workspace_that_commands_cannot_write() {
 }
 
 /// As in a container whose user has none.
+/// Commands have shared memory of their own at this path.
+#[test]
+fn a_workspace_can_be_in_shared_memory() {
+    let Ok(workspace) = tempfile::Builder::new().prefix("w").tempdir_in("/dev/shm") else {
+        return println!("skipped: this system has no /dev/shm");
+    };
+    std::fs::write(workspace.path().join("a"), "one").unwrap();
+    for (mode, written) in [("workspace-write", true), ("read-only", false)] {
+        let world = CliFixture::new();
+        let model = world.script_model(
+            "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"ls /dev/shm; cat a; echo two > b\" } }]\n\
+             [[turn]]\ntext = \"Done.\"\n",
+        );
+        let set = format!("sandbox.mode={mode}");
+        let args = ["run", "x", "--model", &model, "--mode", "yolo", "--json", "--set", &set];
+        let ran =
+            wait_for_exit(world.command(&args).current_dir(workspace.path()).spawn().unwrap());
+        let (name, journals) = (workspace.path().file_name().unwrap(), world.journals());
+        assert!(journals.contains(&format!("{}\\none", name.to_str().unwrap())), "{journals}");
+        let is_written = workspace.path().join("b").exists();
+        assert_eq!((ran.code, is_written), (0, written), "{mode}: {journals}");
+        let _ = std::fs::remove_file(workspace.path().join("b"));
+    }
+}
+
 #[test]
 fn commands_run_without_a_home_to_store_anything_in() {
     let (world, server) = (CliFixture::new(), two_steps());
