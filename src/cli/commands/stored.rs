@@ -59,19 +59,28 @@ pub(crate) fn replay(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliErr
         records += 1;
         divergence = divergence.take().or_else(|| replayed.divergence.clone());
     })?;
-    match args.json {
-        true => {
-            let document =
-                ReplayDocument::new(session, &history, &end, records, divergence.as_ref());
-            output::print(&output::to_json(&document))
-        }
-        false => output::print(&format!(
+    let text = match args.json {
+        true => output::to_json(&ReplayDocument::new(
+            session,
+            &history,
+            &end,
+            records,
+            divergence.as_ref(),
+        )),
+        false => format!(
             "{}: {}{}",
             pluralize(records, "record", "records"),
             describe_state(&history),
             describe_end(&end)
-        )),
-    }
+        ),
+    };
+    output::print(&text).map(|_| u8::from(is_damaged(&end)))
+}
+
+/// Returns whether records are lost or can't be read. Half a line at the end is what a crash leaves behind, and is no
+/// damage.
+fn is_damaged(end: &JournalEnd) -> bool {
+    end.damage().is_some() || matches!(end.kind, JournalEndKind::ReadOnly(_))
 }
 
 /// The document of `architect replay --json`.
@@ -188,8 +197,6 @@ fn print_verification(
         format!("the whole output of the call in record {seq} is damaged: {error}")
     }));
     problems.extend(describe_unexpected_hash(verified, args));
-    // Half a line at the end is what a crash leaves behind, and is no damage.
-    let is_damaged = end.damage().is_some() || matches!(end.kind, JournalEndKind::ReadOnly(_));
     let text = if args.json {
         let difference = requests.difference.as_ref();
         let verified = VerifiedParts {
@@ -223,7 +230,7 @@ fn print_verification(
         lines.join("\n")
     };
     output::print(&text)?;
-    Ok(u8::from(is_damaged || !problems.is_empty()))
+    Ok(u8::from(is_damaged(end) || !problems.is_empty()))
 }
 
 /// Returns what is wrong with the hash of a journal that should have another one.

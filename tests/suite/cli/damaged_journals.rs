@@ -73,8 +73,10 @@ fn every_reader_of_a_damaged_journal_reports_the_damage() {
         let changes = world.run(&["diff", id]);
         assert_eq!((changes.code, changes.out.as_str()), (1, ""), "{}", changes.err);
         assert!(changes.err.contains("is damaged"), "{}", changes.err);
-        let replayed = world.run(&["replay", "--verify", id]);
-        assert_eq!(replayed.code, 1, "{}", replayed.out);
+        for options in [&["--verify"][..], &[], &["--json"]] {
+            let replayed = world.run(&[&["replay", id], options].concat());
+            assert_eq!(replayed.code, 1, "{options:?}: {}", replayed.out);
+        }
         let part = world.run(&["sessions", "export", "--partial", id]);
         let (part, whole) = (part.out.lines().count(), whole.out.lines().count());
         assert_eq!(part, whole - 1 - line);
