@@ -208,6 +208,17 @@ mod tests {
         internal_error failed 1";
 
     #[test]
+    fn a_name_stands_for_the_first_reason_that_has_it() {
+        for reason in StopReason::ALL {
+            let named = StopReason::from_name(reason.name()).unwrap();
+            assert_eq!(named.name(), reason.name());
+        }
+        let interrupted = StopReason::UserInterrupt(Signal::Interrupt);
+        assert_eq!(StopReason::from_name("user_interrupt"), Some(interrupted));
+        assert_eq!(StopReason::from_name("unknown"), None);
+    }
+
+    #[test]
     fn the_table_is_the_contract() {
         let row = |reason: StopReason| {
             format!("{reason} {} {}", reason.status().as_str(), reason.exit_code())

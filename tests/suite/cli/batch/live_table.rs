@@ -59,11 +59,14 @@ fn each_running_task_and_the_totals_are_shown_until_the_batch_ends() {
 
 #[test]
 fn a_second_interrupt_leaves_no_table() {
-    let script = format!("{PRICE}{LASTING}")
-        .replace("sleep 600", "trap 'echo TERM >> ended' TERM; while :; do sleep 1; done");
+    let script = format!("{PRICE}{LASTING}").replace(
+        "sleep 600",
+        "trap 'echo TERM >> ended' TERM; touch ready; while :; do sleep 1; done",
+    );
     let batch = Batch::with_tasks(&["slow-a"], &script);
     let Some(terminal) = start(&batch, (80, 24), &[], &[]) else { return };
     terminal.wait_for(" run_command → ");
+    wait_until("the command ignores the signal", || batch.cli.path("slow-a/ready").exists());
     terminal.press("C-c");
     wait_until("the command is to end", || batch.cli.path("slow-a/ended").exists());
     // An immediate repetition would be ignored.
