@@ -72,12 +72,12 @@ pub struct KnownModel {
     pub info: ModelInfo,
 }
 
-/// Returns the models that the configuration defines, those of the model table, and the date of the table.
+/// Returns the models that the configuration defines, those of the model table, and the table.
 ///
 /// # Errors
 ///
 /// Fails for an invalid table or definition.
-pub fn known_models(config: &Config) -> Result<(Vec<KnownModel>, String), AppError> {
+pub fn known_models(config: &Config) -> Result<(Vec<KnownModel>, ModelTable), AppError> {
     let table = model_table(config)?;
     let mut models = Vec::new();
     for (name, own) in &config.settings.models {
@@ -92,7 +92,7 @@ pub fn known_models(config: &Config) -> Result<(Vec<KnownModel>, String), AppErr
         name: format!("{}/{}", info.provider.name(), info.id),
         info: info.clone(),
     }));
-    Ok((models, table.date().to_owned()))
+    Ok((models, table))
 }
 
 /// Requests the models that the key of a provider gives access to, with what the table knows of them. Without a provider it is

@@ -1,6 +1,7 @@
 //! `architect models`: lists the models that can be named.
 
 use architect::app::{KnownModel, ProcessEnv, available_models, known_models};
+use architect::llm::model_table::ModelTable;
 use architect::llm::{Provider, provider_names};
 use architect::types::{Effort, Price, Tokens};
 use architect::view::{TERMINAL_WIDTH, in_columns_within};
@@ -13,7 +14,7 @@ use crate::cli::{config_options, output};
 
 pub(crate) fn run(args: &ModelsArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let config = config_options::load_settings(&args.settings, world)?;
-    let (models, date) = known_models(&config)?;
+    let (models, known) = known_models(&config)?;
     let provider = args.provider.as_deref().and_then(Provider::from_name);
     if let (Some(name), None) = (args.provider.as_deref(), provider) {
         let known = provider_names();
@@ -24,25 +25,25 @@ pub(crate) fn run(args: &ModelsArgs, world: &ProcessEnv) -> Result<u8, CliError>
     if args.online {
         let available = available_models(&config, world, provider)?;
         let models = available.map_err(|fault| CliError::failed(&fault.message))?;
-        return print(&models.iter().collect::<Vec<_>>(), &date, args.json);
+        return print(&models.iter().collect::<Vec<_>>(), &known, args.json);
     }
     let is_asked = |model: &&KnownModel| {
         args.provider.as_ref().is_none_or(|name| model.info.provider.name() == name)
     };
     let models: Vec<&KnownModel> = models.iter().filter(is_asked).collect();
-    print(&models, &date, args.json)
+    print(&models, &known, args.json)
 }
 
-fn print(models: &[&KnownModel], date: &str, is_json: bool) -> Result<u8, CliError> {
+fn print(models: &[&KnownModel], known: &ModelTable, is_json: bool) -> Result<u8, CliError> {
     if is_json {
-        let document = |model: &&KnownModel| ModelDocument::new(model, date);
+        let document = |model: &&KnownModel| ModelDocument::new(model, known);
         let documents: Vec<ModelDocument> = models.iter().map(document).collect();
         return output::print(&output::to_json(&documents));
     }
-    output::print(&table(models, date))
+    output::print(&table(models, known))
 }
 
-fn table(models: &[&KnownModel], date: &str) -> String {
+fn table(models: &[&KnownModel], known: &ModelTable) -> String {
     let header = ["model", "window", "reply", "in", "cached", "out", "efforts"];
     let mut rows = vec![header.map(str::to_owned)];
     rows.extend(models.iter().map(|model| {
@@ -66,10 +67,23 @@ fn table(models: &[&KnownModel], date: &str) -> String {
         ]
     }));
     let table = in_columns_within(TERMINAL_WIDTH, &rows, |column| (1..=5).contains(&column));
-    format!(
+    let date = known.date();
+    let mut text = format!(
         "Window and longest reply in tokens; prices in US dollars for a million tokens\n\
          (input, cached input, output), as of {date}.\n\n{table}"
-    )
+    );
+    for model in models {
+        for alias in aliases(model, known) {
+            text += &format!("\n{alias} stands for {}", model.name);
+        }
+    }
+    text
+}
+
+/// Returns the aliases of a model.
+fn aliases<'t>(model: &KnownModel, known: &'t ModelTable) -> impl Iterator<Item = &'t str> {
+    let all = known.aliases().iter().filter(|_| model.defined_as.is_none());
+    all.filter(|(_, name)| **name == model.name).map(|(alias, _)| alias.as_str())
 }
 
 /// Returns the efforts, successive ones as a range.
@@ -96,6 +110,8 @@ pub(crate) struct ModelDocument {
     name: Option<String>,
     /// The model, as `provider/name`.
     model: String,
+    /// Its other names in the table of models.
+    aliases: Vec<String>,
     /// The provider.
     provider: &'static str,
     /// The context window in tokens; null if it is unknown.
@@ -124,7 +140,7 @@ struct PriceDocument {
 }
 
 impl ModelDocument {
-    fn new(model: &KnownModel, date: &str) -> Self {
+    fn new(model: &KnownModel, known: &ModelTable) -> Self {
         let info = &model.info;
         let price = |price: Price| PriceDocument {
             input: dollars(price.input),
@@ -135,11 +151,12 @@ impl ModelDocument {
         Self {
             name: model.defined_as.clone(),
             model: model.name.clone(),
+            aliases: aliases(model, known).map(str::to_owned).collect(),
             provider: info.provider.name(),
             window: info.window.map(|tokens| tokens.0),
             max_output: info.max_output.map(|tokens| tokens.0),
             price: info.price.map(price),
-            table_date: date.to_owned(),
+            table_date: known.date().to_owned(),
             efforts: info.efforts(),
         }
     }

@@ -116,6 +116,11 @@ impl ModelTable {
         PARSED.clone()
     }
 
+    /// Returns what the aliases stand for.
+    pub fn aliases(&self) -> &BTreeMap<String, String> {
+        &self.aliases
+    }
+
     /// Returns the table with the rows and aliases of a file added; these take precedence.
     ///
     /// # Errors

@@ -7,6 +7,20 @@ use crate::kit::cli::CliFixture;
 use crate::kit::server::Server;
 
 #[test]
+fn models_are_listed_with_their_aliases() {
+    let world = CliFixture::new();
+    world.write("prices.toml", "[aliases]\nbest = \"anthropic/claude-sonnet-5\"\n");
+    let args = ["models", "--provider", "anthropic", "--set", "costs.prices_file=prices.toml"];
+    let listed = world.run(&args);
+    let last = listed.out.lines().rev().take(4).collect::<Vec<_>>();
+    assert!(last.contains(&"best stands for anthropic/claude-sonnet-5"), "{}", listed.out);
+    let json = world.run(&[&args[..], &["--json"]].concat()).json();
+    let models = json.as_array().unwrap();
+    let best = models.iter().find(|model| model["model"] == "anthropic/claude-sonnet-5").unwrap();
+    assert_eq!(best["aliases"], json!(["best"]));
+}
+
+#[test]
 fn the_demonstration_fixes_a_real_file() {
     let ran = CliFixture::new().run(&["demo"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
