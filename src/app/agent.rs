@@ -14,7 +14,7 @@ use super::resolved_model::ResolvedModel;
 use super::run::{RunIo, RunRequest};
 use super::run_environment::{RunEnvironment, SubagentClock};
 use super::run_setup::RunSetup;
-use super::session::{SessionTarget, open_store, restart_limits};
+use super::session::{SessionTarget, open_store, restart_limits, subtract_time_used};
 use crate::config::{Config, ConfigSources, ProjectTrust, load};
 use crate::exec::helper;
 use crate::journal::{DamagePolicy, SessionStore};
@@ -110,9 +110,11 @@ impl Agent {
         let store = self.store.as_ref().ok_or(AppError::NoSessions)?;
         let mut opened = store.reopen(session.parse()?, DamagePolicy::Refuse)?;
         restart_limits(&mut opened, message.is_some());
+        let mut agent = self.clone();
+        subtract_time_used(&mut agent.setup.config.settings.limits, &opened);
         let target = SessionTarget::Stored(store.clone(), Box::new(opened));
         let request = RunRequest::new(message.unwrap_or_default(), target, CostSource::Agent);
-        self.drive(RunRequest { task: message.map(Arc::from), ..request })
+        agent.drive(RunRequest { task: message.map(Arc::from), ..request })
     }
 
     /// Returns the same agent, whose runs end as interrupted ones when this token is cancelled.

@@ -61,7 +61,7 @@ pub use run_setup::RunSetup;
 pub use sandbox::{Sandbox, finish_interrupted, foreign_workspace_warning, watch_writes};
 pub use secrets::{collect_secrets, mask_message};
 pub(crate) use session::usage_before;
-pub use session::{SessionTarget, open_store, restart_limits};
+pub use session::{SessionTarget, open_store, restart_limits, subtract_time_used};
 pub use skill_file::SkillFile;
 pub use skills::{Skill, SkillScope, SkillSources, SkillStatus, UserSkills};
 pub use stats::session_statistics;

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use super::error::AppError;
 use super::process_env::ProcessEnv;
-use crate::config::Config;
+use crate::config::{Config, LimitsConfig};
 use crate::exec::{resolve_path, resolve_within};
 use crate::journal::{
     FileJournal, JournalError, OpenedSession, ParentCall, ResumeOptions, ResumedSession,
@@ -19,7 +19,7 @@ use crate::machine::{Conversation, Machine, MachineOutput, ModelUsage, State, ab
 use crate::tools::{OutputStore, TextWriter};
 use crate::types::{
     CallId, ConversationItem, Image, LimitBaseline, MessageOrigin, RunRules, Sha256Digest,
-    UserMessage, pluralize,
+    TimeSpan, UserMessage, pluralize,
 };
 use crate::view::PriorUsage;
 use crate::workspace::{LinePage, LinePosition};
@@ -66,16 +66,24 @@ pub fn open_store(config: &Config, world: &ProcessEnv) -> Result<SessionStore, A
     Ok(SessionStore::open(&root, sessions.durability)?)
 }
 
-/// Lets the limits of steps and denied calls begin again, for a session that has ended or gets another message.
+/// Lets the limits of steps, denied calls and time begin again, for a session that has ended or gets another message.
 /// Returns whether they do. Money and tokens count on.
 pub fn restart_limits(opened: &mut OpenedSession, has_message: bool) -> bool {
     let state = &opened.history.machine.state;
     let restarts = has_message || matches!(state, State::Done(_));
     if restarts {
-        let run = state.run();
-        opened.limit_baseline = LimitBaseline { steps: run.steps, denied_calls: run.denied_calls };
+        let (run, time) = (state.run(), opened.history.at);
+        opened.limit_baseline =
+            LimitBaseline { steps: run.steps, denied_calls: run.denied_calls, time };
     }
     restarts
+}
+
+/// Takes the time that the runs of a session have used from its limit. What a killed process did after its last record is
+/// not known.
+pub fn subtract_time_used(limits: &mut LimitsConfig, opened: &OpenedSession) {
+    let used = opened.history.at.since(opened.limit_baseline.time);
+    limits.timeout = limits.timeout.map(|most| TimeSpan(most.0.saturating_sub(used.0)));
 }
 
 /// Returns what a stored session has used and done, in all and by model. A call that was lost with its process counts.

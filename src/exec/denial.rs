@@ -14,6 +14,13 @@ const WRITE_MESSAGES: &str = "\
     Read-only file system|Permission denied|Operation not permitted|EROFS|EACCES|EPERM|Errno 13]|\
     Errno 30]";
 
+/// Those of them that nearly always come from the confinement, also in the output of a command that succeeds: one whose
+/// errors another program reads has the exit code of that.
+const SURE_MESSAGES: &str = "Read-only file system|EROFS|Errno 30]";
+
+/// Messages of git that could not bring a file to its new version.
+const GIT_MESSAGES: &str = "unable to unlink|unable to create file";
+
 /// Messages of programs that may not move or remove the parent of a protected path.
 const BUSY_MESSAGES: &str = "Device or resource busy|EBUSY|Errno 16]";
 
@@ -41,10 +48,19 @@ const READ_MESSAGES: &str = "Permission denied|No such file or directory|EACCES"
 /// The number of lines that are examined, at the end of an output.
 const MAX_LINES: usize = 200;
 
+/// Returns the lines of an output that show a denial also if the command has succeeded.
+pub fn sure_denials(output: &str) -> String {
+    let lines = output.lines().filter(|line| says(line, SURE_MESSAGES));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn says(line: &str, all: &str) -> bool {
+    all.split('|').any(|text| line.contains(text))
+}
+
 /// Returns what the confinement denied, for the model; `None` if there is no sign of a denial.
 pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Option<String> {
     let lines = || output.lines().rev().take(MAX_LINES);
-    let says = |line: &str, all: &str| all.split('|').any(|text| line.contains(text));
     if lines().any(|line| says(line, NETWORK_MESSAGES)) {
         let denied = match policy.network {
             NetworkAccess::On => None,
@@ -81,9 +97,17 @@ pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Optio
     }) {
         return Some(allowing(&path.display().to_string()));
     }
+    let is_left = lines().any(|line| says(line, GIT_MESSAGES));
     let protected = |path: &Path| {
+        // Committing everything would take the change back that git could not make.
+        let left = match is_left {
+            true => {
+                ". The working tree has its old version now and the index the new one: don't commit it (no `git commit -a`)"
+            }
+            false => "",
+        };
         format!(
-            "sandbox denied: {} is protected, and no command may write it; the user can allow it with --sandbox off",
+            "sandbox denied: {} is protected, and no command may write it; the user can allow it with --sandbox off{left}",
             path.display()
         )
     };
@@ -103,13 +127,22 @@ pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Optio
                 SandboxMode::ReadOnly => "writing anything but temporary files",
                 SandboxMode::WorkspaceWrite | SandboxMode::Off => "writing outside the workspace",
             };
+            let setting = match repository_of(&path).filter(|_| policy.mode != SandboxMode::ReadOnly) {
+                Some(repository) => format!("sandbox.writable = [\"{}\"]", repository.display()),
+                None => "sandbox.writable".to_owned(),
+            };
             format!(
-                "sandbox denied: {allowed} ({}); the user can allow it with sandbox.writable in the configuration, or \
-                 with --sandbox off. Temporary files belong into $TMPDIR",
+                "sandbox denied: {allowed} ({}); the user can allow it with {setting} in the configuration, or with \
+                 --sandbox off. Temporary files belong into $TMPDIR",
                 path.display()
             )
         })
     })
+}
+
+/// Returns the repository that a path is in. What git runs or follows in it stays protected where it is writable.
+fn repository_of(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == ".git"))
 }
 
 /// Returns whether the confinement, and not the system's permissions, denied writing there.
@@ -176,6 +209,12 @@ mod tests {
         Fixture { _folder: folder, policy }
     }
 
+    impl Fixture {
+        fn outside(&self, name: &str) -> PathBuf {
+            self.policy.workspace.parent().unwrap().join("out").join(name)
+        }
+    }
+
     fn explain(place: &Fixture, output: &str) -> Option<String> {
         explain_denial(output, &place.policy, &place.policy.workspace)
     }
@@ -201,6 +240,22 @@ mod tests {
         let shell = "/bin/bash: line 1: kill: (1) - Operation not permitted";
         assert_eq!(explain(&place, shell), None);
         assert_eq!(explain(&place, "all is well"), None);
+        let lock = "fatal: Unable to create '../out/.git/index.lock': Read-only file system";
+        let setting = format!("sandbox.writable = [\"{}\"]", place.outside(".git").display());
+        assert!(explain(&place, lock).unwrap().contains(&setting));
+    }
+
+    #[test]
+    fn a_version_that_git_could_not_write_is_not_to_be_committed() {
+        let place = place();
+        let line = "error: unable to unlink old '.git/x': Read-only file system";
+        assert!(explain(&place, line).unwrap().contains("`git commit -a`"));
+    }
+
+    #[test]
+    fn a_command_that_succeeds_may_have_printed_a_denial() {
+        let output = "ok\ntouch: cannot touch '/x': Read-only file system\nPermission denied\n";
+        assert_eq!(sure_denials(output), "touch: cannot touch '/x': Read-only file system");
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub use confine::policy::{
 };
 pub use confine::temp_folder::remove_abandoned;
 pub use confine::{Enforcement, SandboxGap, SandboxLevel};
-pub use denial::explain_denial;
+pub use denial::{explain_denial, sure_denials};
 pub use egress::{AllowedHosts, ConnectionRefusal, HostPattern, HostPatternError};
 pub use package_caches::{PackageCache, PackageCaches, sweep_caches};
 pub(crate) use repository::parse_git_config;

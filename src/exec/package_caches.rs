@@ -57,11 +57,17 @@ pub struct PackageCache {
 /// 3. its path in the home if the variable is not set; empty if it is then part of another cache,
 /// 4. variables for the private folder, each with a suffix to its path,
 /// 5. settings in the user's folder that the private folder links to.
-const TOOLS: [[&str; 5]; 22] = [
+const TOOLS: [[&str; 5]; 27] = [
     ["cache", "XDG_CACHE_HOME", ".cache", "XDG_CACHE_HOME", ""],
     ["cargo", "CARGO_HOME", ".cargo", "CARGO_HOME", "config.toml config"],
     // Without an overlay, there is no substitute for the user's tool chains.
     ["rustup", "RUSTUP_HOME", ".rustup", "", ""],
+    // Packages that are installed for all projects of the user are in those of these managers of versions.
+    ["pyenv", "PYENV_ROOT", ".pyenv", "", ""],
+    ["nvm", "NVM_DIR", ".nvm", "", ""],
+    ["rbenv", "RBENV_ROOT", ".rbenv", "", ""],
+    ["asdf", "ASDF_DATA_DIR", ".asdf", "", ""],
+    ["python-user", "", ".local/lib", "", ""],
     ["npm", "npm_config_cache", ".npm", "npm_config_cache", ""],
     ["pnpm", "PNPM_HOME", ".local/share/pnpm", "PNPM_HOME", ""],
     ["yarn", "YARN_CACHE_FOLDER", ".yarn", "YARN_GLOBAL_FOLDER/berry YARN_CACHE_FOLDER/cache", ""],

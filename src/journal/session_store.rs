@@ -83,6 +83,7 @@ fn limit_baseline(history: &SessionHistory) -> LimitBaseline {
     LimitBaseline {
         steps: from.steps.min(run.steps),
         denied_calls: from.denied_calls.min(run.denied_calls),
+        time: from.time.min(history.at),
     }
 }
 

@@ -124,9 +124,14 @@ impl Driver {
     fn start_checkpoint(&mut self, id: EffectId, kind: CheckpointKind, step: u32) {
         self.keep_activity();
         self.checkpoint.is_running = true;
-        let since = std::mem::replace(&mut self.checkpoint.since, RunActivity::Idle);
-        self.checkpoint.until = since;
         let checkpoints = Arc::clone(&self.ports.checkpoints);
+        // A command in the background works on while nothing else does.
+        let ongoing = match self.machine.state.run().commands.is_empty() {
+            true => RunActivity::Idle,
+            false => checkpoints.weigh(RunActivity::Commands),
+        };
+        let since = std::mem::replace(&mut self.checkpoint.since, ongoing);
+        self.checkpoint.until = since;
         let cancel = CancellationToken::new();
         self.cancellations.insert(id, cancel.clone());
         self.executor.start(EffectTask {

@@ -1,5 +1,6 @@
 //! `run_command`: runs a shell command in the workspace.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use super::spooled_text::SpooledText;
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
 use crate::exec::{
     CommandEnd, CommandOutcome, CommandSpec, NetworkAccess, Omission, OutputCapture, OutputSpool,
-    SandboxLevel, Supervisor, explain_denial,
+    SandboxLevel, Supervisor, explain_denial, sure_denials,
 };
 use crate::machine::CallIntent;
 use crate::policy::{CallKind, CallTarget, CommandTarget, DeniedFiles};
@@ -500,7 +501,12 @@ impl Call {
         if outcome.level > SandboxLevel::None {
             let policy = self.supervisor.policy();
             // If the command failed, its standard output may contain the error, too.
-            let texts = if outcome.end.is_success() { &whole[1..] } else { &whole[..] };
+            let [output, errors] = &whole;
+            let output = match outcome.end.is_success() {
+                true => Cow::Owned(sure_denials(output)),
+                false => Cow::Borrowed(&**output),
+            };
+            let texts = [&*output, &**errors];
             notes.extend(texts.iter().find_map(|text| explain_denial(text, policy, cwd)));
         }
         CommandEnding { status, text: notes.join("; ") }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ImageBudget, MicroUsd, Price, TimeSpan, Tokens};
+use super::{ImageBudget, MicroUsd, Price, RunTime, TimeSpan, Tokens};
 
 /// The rules of one run. They don't change during the run, and they are stored with it for replays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,7 +144,7 @@ pub struct RunLimits {
     pub warn_at: Option<MicroUsd>,
 }
 
-/// What a session had used when it was resumed with another message, which starts new limits. Both are zero before; cost
+/// What a session had used when it was resumed with another message, which starts new limits. All are zero before; cost
 /// and tokens count from the beginning of the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
@@ -154,6 +154,9 @@ pub struct LimitBaseline {
     /// Tool calls that were denied.
     #[serde(rename = "denied")]
     pub denied_calls: u32,
+    /// The time of its runs.
+    #[serde(skip_serializing_if = "RunTime::is_start")]
+    pub time: RunTime,
 }
 
 impl LimitBaseline {

@@ -23,6 +23,12 @@ impl RunTime {
     /// The moment the run began.
     pub const START: Self = Self(0);
 
+    /// Returns whether it is that moment.
+    #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+    pub(crate) fn is_start(&self) -> bool {
+        *self == Self::START
+    }
+
     /// Returns the time `span` later, saturating.
     pub fn after(self, span: TimeSpan) -> Self {
         Self(self.0.saturating_add(span.0))

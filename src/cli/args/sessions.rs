@@ -12,8 +12,8 @@ pub(crate) struct ResumeArgs {
     /// The session: its id, a prefix of it, or `last` for the last one of this folder
     pub(crate) session: String,
 
-    /// The next task; `-` reads standard input, `@FILE` reads a file. With it, or unless the session was interrupted,
-    /// the limits of steps and time start again; --budget and --max-tokens always count the whole session
+    /// The next task; `-` reads standard input, `@FILE` reads a file. With it, or if the last run has ended and was not
+    /// killed, the limits of steps and time start again; --budget and --max-tokens always count the whole session
     pub(crate) prompt: Option<String>,
 
     /// Truncate a journal that is damaged before intact records, and save the removed part beside it

@@ -260,6 +260,7 @@ pub(super) fn prepare_resume(
     let note = restart_limits(&mut opened, &config, &request, charge);
     // They are runs of their own, and part of what the session may spend.
     subtract_charge(&mut config.settings.limits, charge);
+    app::subtract_time_used(&mut config.settings.limits, &opened);
     if let Some(worktree) = &mut worktree {
         worktree.use_for(Some(session))?;
         worktree.enter(&mut config);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
+use crate::kit::cli::{CliFixture, outcome, wait_for_exit, wait_until};
 
 fn step(path: &str) -> String {
     let arguments = format!("{{ path = \"{path}\", content = \"\" }}");
@@ -39,6 +39,26 @@ fn another_message_begins_new_limits_of_steps() {
     );
     assert!(!ran.err.contains("architect resume"), "{}", ran.err);
     assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
+}
+
+/// Otherwise, a run that is killed again and again never ends.
+#[test]
+fn a_killed_run_continues_with_the_time_that_is_left() {
+    let world = CliFixture::new();
+    let turns = (0..20).map(|index| format!("{}delay_ms = 400\n", step(&index.to_string())));
+    let model = world.script_model(&turns.collect::<String>());
+    let args = ["run", "x", "--model", &model, "--mode", "yolo", "--timeout", "3", "--json"];
+    let mut killed = world.command(&args).spawn().unwrap();
+    wait_until("three steps are made", || world.path("3").exists());
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let ran = world.run(&["resume", "last", "--json"]);
+    assert_eq!(ran.json()["stop_reason"], "timeout", "{}", ran.err);
+    let seconds = ran.json()["duration_seconds"].as_f64().unwrap();
+    assert!(seconds < 2.2, "{seconds}");
+    // It has ended: its limits start again.
+    let again = world.run(&["resume", "last", "--json"]).json();
+    assert!(again["duration_seconds"].as_f64().unwrap() > 2.2, "{again}");
 }
 
 #[test]

@@ -67,6 +67,23 @@ pub(super) fn changed_workspace() -> (CliFixture, Snapshot, Snapshot) {
     (world, before, after)
 }
 
+/// It writes while nothing else of the run works.
+#[test]
+fn what_a_command_in_the_background_writes_is_taken_back() {
+    let (world, text) = (CliFixture::new(), "delay_ms = 1500\ntext = \"Done.\"\n");
+    world.write("log", "zero\n");
+    let command = "sleep 0.5; echo one >> log; echo new > n; sleep 0.2";
+    let script = format!(
+        "[[turn]]\ncalls = [{{ name = \"run_command\", arguments = {{ command = \"{command}\", background = true }} }}]\n\
+         [[turn]]\n{text}"
+    );
+    let ran = world.run_script(&script, &["--mode", "yolo"]);
+    assert_eq!((ran.code, &*world.read("log")), (0, "zero\none\n"), "{}", ran.err);
+    let undone = world.run(&["undo", "--start", "--yes"]);
+    assert_eq!((undone.code, &*world.read("log")), (0, "zero\n"), "{}{}", undone.out, undone.err);
+    assert!(!world.path("n").exists());
+}
+
 #[test]
 fn a_report_shows_what_each_step_changed() {
     let world = CliFixture::new();
