@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::process_env::ProcessEnv;
-use crate::config::has_address_with_user;
+use crate::config::{Config, has_address_with_user};
+use crate::exec::{NetworkAccess, SandboxMode};
 use crate::workspace::LinkResolver;
 
 /// Files and folders of the home that hold secrets and nothing that a build needs, by kind.
@@ -77,6 +78,36 @@ pub(super) fn hidden_paths(
     let needed: Vec<(PathBuf, &Path)> = needed.map(|path| (real_path(path, links), path)).collect();
     hidden.retain(|path| path.is_absolute() && can_be_hidden(path, &needed, links));
     hidden.into_iter().flat_map(|path| exclude_readable(path, readable)).collect()
+}
+
+/// Returns a warning if a file that is hidden from commands names the registry that the user's packages come from.
+pub(super) fn hidden_registry_warning(config: &Config, world: &ProcessEnv) -> Option<String> {
+    let sandbox = &config.settings.sandbox;
+    if sandbox.mode == SandboxMode::Off || sandbox.network == NetworkAccess::Off {
+        return None;
+    }
+    let home = world.folders().home?;
+    let mut settings = SETTINGS_FILES.split_whitespace().map(|path| home.join(path));
+    let is_readable = |path: &Path| sandbox.readable.iter().any(|own| path.starts_with(own));
+    let file = settings.find(|path| {
+        let is_hidden = || has_secret(path) && !is_readable(path);
+        fs::read_to_string(path).is_ok_and(|text| names_registry(&text)) && is_hidden()
+    })?;
+    let file = file.display();
+    Some(format!(
+        "{file} has a secret and is hidden from commands, and so is the registry that it names: package managers use the \
+         public one. `sandbox.readable = [\"{file}\"]` lets commands read it, secret included"
+    ))
+}
+
+/// Returns whether a line of settings for npm, yarn or pip names a registry.
+fn names_registry(text: &str) -> bool {
+    text.to_lowercase().lines().map(str::trim).any(|line| {
+        let key = line.split(['=', ' ']).next().unwrap_or_default().trim_end_matches(':');
+        // Other keys are about a registry at an address.
+        !key.starts_with("//")
+            && ["registry", "index-url", "npmregistryserver"].iter().any(|name| key.ends_with(name))
+    })
 }
 
 /// Returns whether nothing that commands need, each with links resolved and as it is named, is in a folder.

@@ -16,6 +16,7 @@ use super::context::{
 };
 use super::error::AppError;
 use super::function_tool::FunctionTool;
+use super::hidden_paths::hidden_registry_warning;
 use super::process_env::ProcessEnv;
 use super::resolved_model::ResolvedModel;
 use super::run_interrupts::RunInterrupts;
@@ -101,7 +102,10 @@ impl CheckedSetup {
         }
         let guarded = settings.guardrails.guarded_files(&root, &settings.rules);
         let own = SkillSources::new(config, world).read();
-        if let Some(warning) = foreign_workspace_warning(config, root.path()) {
+        let warnings = foreign_workspace_warning(config, root.path())
+            .into_iter()
+            .chain(hidden_registry_warning(config, world));
+        for warning in warnings {
             log::warn!("{warning}");
         }
         let sandbox = Sandbox::new(config, world, root.path().to_owned(), guarded, &own)?;

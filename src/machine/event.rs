@@ -383,6 +383,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_sent_without_a_reply_is_an_estimate() {
+        let size = |estimate, upper_bound| RequestSize {
+            estimate: Tokens(estimate),
+            upper_bound: Tokens(upper_bound),
+            ..RequestSize::default()
+        };
+        let usage = |input| Usage {
+            input: Tokens(input),
+            output: Tokens(3),
+            is_estimated: true,
+            ..Usage::default()
+        };
+        assert_eq!(size(5, 9).estimate_usage(Tokens(3)), usage(5));
+        assert_eq!(size(9, 5).estimate_usage(Tokens(3)), usage(5));
+    }
+
+    #[test]
     fn a_report_of_usage_completes_no_effect() {
         let id = EffectId(7);
         let event = Event::UsageReported { id, usage: Usage::default(), cost: MicroUsd::ZERO };

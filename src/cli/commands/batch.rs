@@ -283,9 +283,9 @@ fn warn_about_budget(coordinator: &Coordinator, open: &[CellId], limits: &Limits
     };
     let unfinished = open.iter().filter(is_unfinished).count();
     if unfinished > 0 && (limits.budget_usd.is_some() || limits.max_tokens.is_some()) {
-        let cells = pluralize(unfinished, "cell is", "cells are");
+        let cells = pluralize(unfinished, "cell was", "cells were");
         log::warn!(
-            "{cells} not finished: what is left of the budget of the batch covers no further model call; the same \
+            "{cells} cut short or not begun: what is left of the budget of the batch covers no further model call; the same \
              command with a larger --budget or --max-tokens continues"
         );
     }

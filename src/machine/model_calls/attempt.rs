@@ -157,6 +157,9 @@ mod tests {
     /// The provider may have read it.
     #[test]
     fn an_attempt_without_a_reply_is_charged() {
-        assert!(CallAttempt::timeout_fault(&run()).billed);
+        let mut run = run();
+        run.received = Tokens(7);
+        let fault = CallAttempt::timeout_fault(&run);
+        assert_eq!((fault.billed, fault.received), (true, Tokens(7)));
     }
 }

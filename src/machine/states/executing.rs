@@ -466,6 +466,21 @@ mod tests {
         assert_eq!(next.effects[..2], cancelled);
     }
 
+    #[test]
+    fn a_timeout_leaves_calls_whose_time_is_not_over() {
+        let mut rules = RunRules::default();
+        rules.timeouts.authorize = TimeSpan(90);
+        let state = approved(calls(rules, 2), 1, CallIntent::Opaque);
+        let next = step(state, Event::Tick { now: RunTime(50) }).state;
+        let [CallState::Completed(result), CallState::Authorizing { id, .. }] = &slots(&next)[..]
+        else {
+            panic!("{next:?}")
+        };
+        assert_eq!((result.status, *id), (ToolStatus::Abandoned, EffectId(2)));
+        assert_eq!(next.call_of(EffectId(2)).map(|call| call.call.id.as_str()), Some("1"));
+        assert!(next.call_of(EffectId(1)).is_none());
+    }
+
     /// The model is warned once, the user every time.
     #[test]
     fn repeated_turns_are_reported() {

@@ -88,7 +88,23 @@ fn root_is_warned_of_a_workspace_that_commands_cannot_write() {
     assert!(world.run(&["doctor"]).out.contains("belongs to the user 65534"));
 }
 
-/// As in a container whose user has none.
+#[test]
+fn the_user_is_warned_if_commands_do_not_know_the_registry() {
+    let (world, model) = (CliFixture::new(), "[[turn]]\ntext = \"Done.\"\n");
+    let token = "//npm.example/:_authToken=x\n";
+    for (text, args, warns) in [
+        (format!("registry=https://npm.example/\n{token}"), &[][..], true),
+        (format!("@own:registry=https://npm.example/\n{token}"), &[], true),
+        (format!("registry=https://npm.example/\n{token}"), &["--network", "off"], false),
+        (token.to_owned(), &[], false),
+        ("registry=https://npm.example/\n".to_owned(), &[], false),
+    ] {
+        std::fs::write(world.home().join(".npmrc"), &text).unwrap();
+        let ran = world.run_script(model, args);
+        assert_eq!((ran.code, ran.err.contains("use the public one")), (0, warns), "{text}");
+    }
+}
+
 /// Commands have shared memory of their own at this path.
 #[test]
 fn a_workspace_can_be_in_shared_memory() {
@@ -114,6 +130,7 @@ fn a_workspace_can_be_in_shared_memory() {
     }
 }
 
+/// As in a container whose user has none.
 #[test]
 fn commands_run_without_a_home_to_store_anything_in() {
     let (world, server) = (CliFixture::new(), two_steps());

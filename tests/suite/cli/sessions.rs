@@ -42,7 +42,7 @@ fn a_damaged_session_does_not_verify() {
     let journal = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, journal.replacen("Fine.", "Fire.", 1)).unwrap();
     let replayed = world.run(&["replay", &id]);
-    assert!(replayed.code == 0 && replayed.out.contains("checksum"), "{}", replayed.out);
+    assert!(replayed.code == 1 && replayed.out.contains("checksum"), "{}", replayed.out);
     assert_eq!(world.run(&["replay", &id, "--verify"]).code, 1);
 }
 

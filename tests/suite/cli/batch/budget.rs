@@ -39,7 +39,7 @@ fn a_batch_says_that_its_budget_is_used() {
     for _ in 0..2 {
         let ran = batch.run(&["--budget", "0.004", "--jobs", "1"]);
         assert_eq!(ran.code, 2, "{}", ran.err);
-        let expected = "cells are not finished: what is left of the budget";
+        let expected = "cells were cut short or not begun: what is left of the budget";
         assert!(ran.err.contains(expected), "{}", ran.err);
     }
 }
