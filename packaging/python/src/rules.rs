@@ -2,7 +2,7 @@
 
 use architect::types::{
     ContextLimits, CountLimits, EffectTimeouts, LimitBaseline, LongInputPrice, LoopDetection,
-    MicroUsd, OutputLimits, Price, RetryBackoff, RunLimits, RunRules, TimeSpan, Tokens,
+    MicroUsd, OutputLimits, Price, RetryBackoff, RunLimits, RunRules, RunTime, TimeSpan, Tokens,
     UnknownFinishPolicy,
 };
 use pyo3::PyResult;
@@ -68,7 +68,7 @@ fn complete_rules() -> RunRules {
             step_timeout: Some(time),
             warn_at: Some(money),
         },
-        limit_baseline: LimitBaseline { steps: 1, denied_calls: 1 },
+        limit_baseline: LimitBaseline { steps: 1, denied_calls: 1, time: RunTime(1) },
         price: Some(price),
         summary_price: Some(price),
         summary_model: Some("".into()),
