@@ -48,10 +48,10 @@ const READ_MESSAGES: &str = "Permission denied|No such file or directory|EACCES"
 /// The number of lines that are examined, at the end of an output.
 const MAX_LINES: usize = 200;
 
-/// Returns the lines of an output that show a denial also if the command has succeeded.
+/// Returns the lines of an output that show a denial also if the command has succeeded, the last ones first.
 pub fn sure_denials(output: &str) -> String {
-    let lines = output.lines().filter(|line| says(line, SURE_MESSAGES));
-    lines.collect::<Vec<_>>().join("\n")
+    let last = output.lines().rev().take(MAX_LINES);
+    last.filter(|line| says(line, SURE_MESSAGES)).collect::<Vec<_>>().join("\n")
 }
 
 fn says(line: &str, all: &str) -> bool {

@@ -482,7 +482,6 @@ fn mount_shared_memory() -> io::Result<bool> {
     Ok(true)
 }
 
-/// Covers a folder with an empty one, and a file with `/dev/null`.
 /// Hides the hidden paths, and shows the visible folders in them, read-only.
 fn hide_paths(policy: &SandboxPolicy) -> io::Result<()> {
     let hidden: Vec<PathBuf> = real_paths(&policy.hidden).collect();
@@ -521,6 +520,7 @@ fn hide_paths(policy: &SandboxPolicy) -> io::Result<()> {
     inner.into_iter().filter(|path| path.symlink_metadata().is_ok()).try_for_each(|path| hide(path))
 }
 
+/// Covers a folder with an empty one, and a file with `/dev/null`.
 fn hide(path: &Path) -> io::Result<()> {
     let hidden = if path.is_dir() {
         let flags =

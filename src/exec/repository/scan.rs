@@ -238,12 +238,14 @@ impl Scanner {
                 }
             }
         }
-        // What was found is protected or made harmless by its path, so its folders stay usable.
-        let named: Vec<PathBuf> = self.named().collect();
-        let found = || items.keys().chain(&self.repositories).chain(&named);
-        extended.retain(|folder| !found().any(|path| path.starts_with(&folder.path)));
-        // Inner ones first: they are reached through the outer ones.
-        extended.into_iter().rev().for_each(|folder| folder.give_back(root));
+        if !extended.is_empty() {
+            // What was found is protected or made harmless by its path, so its folders stay usable.
+            let named: Vec<PathBuf> = self.named().collect();
+            let found = || items.keys().chain(&self.repositories).chain(&named);
+            extended.retain(|folder| !found().any(|path| path.starts_with(&folder.path)));
+            // Inner ones first: they are reached through the outer ones.
+            extended.into_iter().rev().for_each(|folder| folder.give_back(root));
+        }
         (items, self.repositories.clone())
     }
 

@@ -501,7 +501,7 @@ impl PauseDrawing {
     /// Erases the status area, and draws none any more.
     pub fn end_drawing(&self) {
         let _ = self.0.write(DrawCommand::Pause(true));
-        self.0.flush(CLEAR_TIMEOUT);
+        self.flush();
     }
 
     /// Waits for a moment until the lines so far are written.
@@ -517,7 +517,7 @@ impl PauseDrawing {
     /// Calls a function while nothing is drawn.
     pub fn during<T>(&self, something: impl FnOnce() -> T) -> T {
         let _ = self.0.write(DrawCommand::Pause(true));
-        self.0.flush(CLEAR_TIMEOUT);
+        self.flush();
         let done = something();
         let _ = self.0.write(DrawCommand::Pause(false));
         done
