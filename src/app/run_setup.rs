@@ -1,9 +1,10 @@
 //! Everything that a run needs, found and checked before anything begins.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -25,7 +26,7 @@ use super::skills::{Skill, SkillSources};
 use crate::config::{AgentDefinition, Config, ConfigName};
 use crate::hooks::Hooks;
 use crate::llm::Recorder;
-use crate::port::CancellationToken;
+use crate::port::{CancellationToken, lock};
 use crate::tools::{CALL_TOOL, ExecutionMode};
 use crate::types::{TimeSpan, matches_wildcard};
 use crate::workspace::index::IndexSettings;
@@ -106,11 +107,20 @@ impl CheckedSetup {
             .into_iter()
             .chain(hidden_registry_warning(config, world));
         for warning in warnings {
-            log::warn!("{warning}");
+            warn_once(&warning);
         }
         let sandbox = Sandbox::new(config, world, root.path().to_owned(), guarded, &own)?;
         let skills = own.find(&root).into();
         Ok(Self { root, skills, sandbox, hook_depth: depth })
+    }
+}
+
+/// The warnings that this process has given. It may have thousands of runs.
+static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+fn warn_once(warning: &str) {
+    if lock(&WARNED).insert(warning.to_owned()) {
+        log::warn!("{warning}");
     }
 }
 
