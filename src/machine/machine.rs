@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use crate::machine::context::context_usage;
+use crate::machine::context::context_usage::{self, ContentSize};
 use crate::machine::context::conversation::{Conversation, ConversationEntry};
 use crate::machine::context::instructions;
 use crate::machine::deadline::Deadline;
@@ -63,7 +63,7 @@ pub struct RequestContent<'a> {
 
 /// Returns the bytes of a message that is not yet part of the conversation.
 fn message_bytes(message: &UserMessage) -> u64 {
-    let images = context_usage::image_bytes(&message.images);
+    let images = context_usage::images_size(&message.images).bytes;
     message.text.len() as u64 + images + MESSAGE_FRAME_BYTES
 }
 
@@ -142,15 +142,15 @@ impl Machine {
             return RequestContent { entries, instruction: None, size, upper_bound };
         }
         let instruction = (purpose == CallPurpose::Compaction).then(|| self.summary_instruction());
-        let (sent, beside) = match &instruction {
-            Some(text) => {
-                (self.entries_to_summarize(), system + context_usage::instruction_bytes(text))
-            }
-            None => (conversation.entries(), system),
+        let (sent, added) = match &instruction {
+            Some(text) => (self.entries_to_summarize(), context_usage::instruction_size(text)),
+            None => (conversation.entries(), ContentSize::ZERO),
         };
         let rules = &state.run().rules.context;
-        let (entries, bytes) = conversation.fit_to_window(sent, beside, rules);
-        let (size, upper_bound) = (usage.estimate_request(bytes), usage.request_upper_bound(bytes));
+        let beside = ContentSize::of_own(system) + added;
+        let (entries, sent) = conversation.fit_to_window(sent, beside, rules);
+        let size = usage.estimate_request(sent.bytes);
+        let upper_bound = sent.most_tokens.min(usage.upper_bound() + added.most_tokens);
         RequestContent { entries, instruction, size, upper_bound }
     }
 
@@ -315,12 +315,20 @@ mod tests {
         let machine = compacting(10_000);
         let [small, large] =
             [0, 1_000].map(|system| machine.request_content(CallPurpose::Compaction, system));
-        let entries = small.entries.iter().map(|entry| context_usage::item_bytes(&entry.item));
+        let entries = small.entries.iter().map(|entry| context_usage::item_size(&entry.item));
+        let instruction = context_usage::instruction_size(small.instruction.as_deref().unwrap());
+        let sizes = [0, 1_000].map(|system| {
+            ContentSize::of_own(system) + instruction + entries.clone().sum::<ContentSize>()
+        });
         let usage = machine.conversation.context_usage();
-        let bytes = entries.sum::<u64>()
-            + context_usage::instruction_bytes(small.instruction.as_deref().unwrap());
-        let upper_bounds = [bytes, bytes + 1_000].map(|bytes| usage.request_upper_bound(bytes));
-        assert_eq!([small.upper_bound, large.upper_bound], upper_bounds);
-        assert!(bytes > machine.summary_instruction().len() as u64);
+        let estimates = sizes.map(|size| usage.estimate_request(size.bytes));
+        assert_eq!([small.size, large.size], estimates);
+        // Not more than the whole conversation has, and the instruction.
+        let whole = usage.upper_bound() + instruction.most_tokens;
+        assert_eq!(
+            [small.upper_bound, large.upper_bound],
+            sizes.map(|size| size.most_tokens.min(whole))
+        );
+        assert!(instruction.bytes > machine.summary_instruction().len() as u64);
     }
 }

@@ -3,8 +3,12 @@
 //! The estimate is calibrated by the provider's counts, so that it fits each model and language without a tokenizer. It is
 //! incremental: a step only measures what is new.
 
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, SubAssign};
+
 use serde::{Deserialize, Serialize};
 
+use crate::machine::context::token_bound;
 use crate::types::{
     ConversationItem, Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolResult, Usage,
 };
@@ -12,18 +16,26 @@ use crate::types::{
 /// Measures a conversation in bytes and estimates its size in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ContextUsage {
-    /// Bytes of everything that is sent: system prompt, tools, messages.
-    bytes: u64,
-    /// The newest count of the provider, with the bytes it counted.
+    /// Everything that is sent: system prompt, tools, messages.
+    size: ContentSize,
+    /// The newest count of the provider, with the size of what it counted.
     provider_count: Option<ProviderCount>,
     /// Bytes per thousand tokens.
     ratio: u64,
 }
 
+/// The size of content, without a tokenizer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct ContentSize {
+    pub bytes: u64,
+    /// The most tokens that it can have.
+    pub most_tokens: Tokens,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct ProviderCount {
     tokens: Tokens,
-    bytes: u64,
+    size: ContentSize,
 }
 
 /// Bytes per thousand tokens before the provider has counted anything: suitable for source code.
@@ -32,8 +44,8 @@ const INITIAL_RATIO: u64 = 3_500;
 /// Plausible bytes per thousand tokens.
 const PLAUSIBLE_RATIOS: std::ops::RangeInclusive<u64> = 2_000..=6_000;
 
-/// A lower bound for the bytes per thousand tokens of prose and code in any language and tokenizer.
-const DENSEST_RATIO: u64 = 2_000;
+/// The least bytes per token of what this program writes itself: English, and JSON.
+const OWN_BYTES_PER_TOKEN: u64 = 2;
 
 /// Counts with more bytes per token are rejected: the server has counted only a part of the request. A short request may
 /// have any density.
@@ -46,20 +58,62 @@ const FRAME_BYTES: u64 = 16;
 /// The bytes of text that a token of an image counts as. More than most texts have, so that the estimate is not too low.
 const BYTES_PER_IMAGE_TOKEN: u64 = 4;
 
+impl ContentSize {
+    pub(crate) const ZERO: Self = Self { bytes: 0, most_tokens: Tokens::ZERO };
+
+    /// Returns the size of text from anywhere.
+    pub(crate) fn of_text(text: &str) -> Self {
+        Self { bytes: text.len() as u64, most_tokens: token_bound::most_tokens(text) }
+    }
+
+    /// Returns the size of text that this program has written: prompts, tools, the frames of messages.
+    pub(crate) fn of_own(bytes: u64) -> Self {
+        Self { bytes, most_tokens: Tokens(bytes.div_ceil(OWN_BYTES_PER_TOKEN)) }
+    }
+}
+
+impl Add for ContentSize {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        let most_tokens = self.most_tokens + more.most_tokens;
+        Self { bytes: self.bytes + more.bytes, most_tokens }
+    }
+}
+
+impl AddAssign for ContentSize {
+    fn add_assign(&mut self, more: Self) {
+        *self = *self + more;
+    }
+}
+
+impl SubAssign for ContentSize {
+    fn sub_assign(&mut self, less: Self) {
+        self.bytes = self.bytes.saturating_sub(less.bytes);
+        self.most_tokens = self.most_tokens.saturating_sub(less.most_tokens);
+    }
+}
+
+impl Sum for ContentSize {
+    fn sum<I: Iterator<Item = Self>>(sizes: I) -> Self {
+        sizes.fold(Self::ZERO, Self::add)
+    }
+}
+
 impl ContextUsage {
     /// Returns the usage of an empty conversation with this many bytes of system prompt and tools.
     pub fn new(fixed: u64) -> Self {
-        Self { bytes: fixed, provider_count: None, ratio: INITIAL_RATIO }
+        Self { size: ContentSize::of_own(fixed), provider_count: None, ratio: INITIAL_RATIO }
     }
 
     /// Adds an entry of this size.
-    pub(crate) fn add(&mut self, bytes: u64) {
-        self.bytes += bytes;
+    pub(crate) fn add(&mut self, size: ContentSize) {
+        self.size += size;
     }
 
     /// Removes an entry of this size. The provider's count becomes invalid.
-    pub(crate) fn remove(&mut self, bytes: u64) {
-        self.bytes = self.bytes.saturating_sub(bytes);
+    pub(crate) fn remove(&mut self, size: ContentSize) {
+        self.size -= size;
         self.provider_count = None;
     }
 
@@ -71,24 +125,27 @@ impl ContextUsage {
     /// Calibrates with the provider's count of the last request, unless it can't cover the whole request: some servers
     /// silently truncate.
     pub(crate) fn calibrate(&mut self, usage: &Usage) {
-        let is_part = self.bytes > SHORT_BYTES
-            && usage.input.0.saturating_mul(MAX_BYTES_PER_TOKEN) < self.bytes;
+        let bytes = self.size.bytes;
+        let is_part =
+            bytes > SHORT_BYTES && usage.input.0.saturating_mul(MAX_BYTES_PER_TOKEN) < bytes;
         if usage.is_estimated || usage.input == Tokens::ZERO || is_part {
             return;
         }
-        self.provider_count = Some(ProviderCount { tokens: usage.input, bytes: self.bytes });
-        let ratio = self.bytes.saturating_mul(1_000) / usage.input.0;
+        self.provider_count = Some(ProviderCount { tokens: usage.input, size: self.size });
+        let ratio = bytes.saturating_mul(1_000) / usage.input.0;
         self.ratio = ratio.clamp(*PLAUSIBLE_RATIOS.start(), *PLAUSIBLE_RATIOS.end());
     }
 
     /// Returns the estimated size of the next request.
     pub fn estimate(&self) -> Tokens {
-        self.estimate_request(self.bytes)
+        self.estimate_request(self.size.bytes)
     }
 
-    /// Returns the upper bound for the size of the next request.
+    /// Returns the upper bound for the size of the next request: what the provider counted, and the most that is new.
     pub fn upper_bound(&self) -> Tokens {
-        self.request_upper_bound(self.bytes)
+        let ProviderCount { tokens, size } = self.provider_count.unwrap_or_default();
+        let most = tokens + self.size.most_tokens.saturating_sub(size.most_tokens);
+        most.max(self.estimate())
     }
 
     /// Returns the estimated tokens of this many bytes.
@@ -98,31 +155,22 @@ impl ContextUsage {
 
     /// Returns the estimated size of a request of this many bytes.
     pub(crate) fn estimate_request(&self, bytes: u64) -> Tokens {
-        self.tokens_at_ratio(bytes, self.ratio)
-    }
-
-    /// Returns the upper bound for the size of a request of this many bytes.
-    pub(crate) fn request_upper_bound(&self, bytes: u64) -> Tokens {
-        self.tokens_at_ratio(bytes, DENSEST_RATIO)
+        let ProviderCount { tokens: counted, size } = self.provider_count.unwrap_or_default();
+        match bytes.checked_sub(size.bytes) {
+            Some(new) => counted + self.estimate_tokens(new),
+            // A part of what was counted.
+            None => Tokens(counted.0.saturating_mul(bytes).div_ceil(size.bytes)),
+        }
     }
 
     /// Returns how many bytes a request of this estimated size may have. Bytes beyond the provider's count are taken to be as
     /// dense as source code at least, which leaves a margin.
     pub(crate) fn bytes_within(&self, size: Tokens) -> u64 {
-        let ProviderCount { tokens: counted, bytes } = self.provider_count.unwrap_or_default();
-        match size.0.checked_sub(counted.0) {
-            Some(more) => bytes + more.saturating_mul(self.ratio.min(INITIAL_RATIO)) / 1_000,
-            None => size.0.saturating_mul(bytes) / counted.0,
-        }
-    }
-
-    fn tokens_at_ratio(&self, bytes: u64, ratio: u64) -> Tokens {
-        let ProviderCount { tokens: counted, bytes: known } =
+        let ProviderCount { tokens: counted, size: known } =
             self.provider_count.unwrap_or_default();
-        match bytes.checked_sub(known) {
-            Some(new) => counted + bytes_to_tokens(new, ratio),
-            // A part of what was counted.
-            None => Tokens(counted.0.saturating_mul(bytes).div_ceil(known)),
+        match size.0.checked_sub(counted.0) {
+            Some(more) => known.bytes + more.saturating_mul(self.ratio.min(INITIAL_RATIO)) / 1_000,
+            None => size.0.saturating_mul(known.bytes) / counted.0,
         }
     }
 }
@@ -131,48 +179,51 @@ fn bytes_to_tokens(bytes: u64, ratio: u64) -> Tokens {
     Tokens(bytes.saturating_mul(1_000).div_ceil(ratio))
 }
 
-/// Returns the bytes of an instruction in a request.
-pub(crate) fn instruction_bytes(text: &str) -> u64 {
-    FRAME_BYTES + text_bytes(text)
+/// Returns the size of an instruction in a request.
+pub(crate) fn instruction_size(text: &str) -> ContentSize {
+    frame(1) + ContentSize::of_text(text)
 }
 
-/// Returns the bytes of an item in a request, without the details of its format.
-pub(crate) fn item_bytes(item: &ConversationItem) -> u64 {
+/// Returns the size of an item in a request, without the details of its format.
+pub(crate) fn item_size(item: &ConversationItem) -> ContentSize {
     match item {
         ConversationItem::User(message) => {
-            FRAME_BYTES + text_bytes(&message.text) + image_bytes(&message.images)
+            frame(1) + ContentSize::of_text(&message.text) + images_size(&message.images)
         }
-        ConversationItem::Assistant(reply) => reply_bytes(reply),
+        ConversationItem::Assistant(reply) => reply_size(reply),
         ConversationItem::Exchange(exchange) => {
             let results = exchange.results().iter();
-            let results: u64 = results.map(|result| 2 * FRAME_BYTES + result_bytes(result)).sum();
-            reply_bytes(exchange.reply()) + results
+            let results: ContentSize = results.map(|result| frame(2) + result_size(result)).sum();
+            reply_size(exchange.reply()) + results
         }
     }
 }
 
-fn reply_bytes(reply: &Reply) -> u64 {
+fn frame(count: u64) -> ContentSize {
+    ContentSize::of_own(count * FRAME_BYTES)
+}
+
+fn reply_size(reply: &Reply) -> ContentSize {
     let part = |part: &ReplyPart| match part {
-        ReplyPart::Text(text) => text_bytes(text),
+        ReplyPart::Text(text) => ContentSize::of_text(text),
         ReplyPart::Call(call) => {
-            3 * FRAME_BYTES + text_bytes(&call.name) + text_bytes(call.arguments.text())
+            let arguments = ContentSize::of_text(call.arguments.text());
+            frame(3) + ContentSize::of_text(&call.name) + arguments
         }
-        ReplyPart::Opaque(OpaqueBlock { json, .. }) => text_bytes(json),
+        ReplyPart::Opaque(OpaqueBlock { json, .. }) => ContentSize::of_text(json),
     };
-    FRAME_BYTES + reply.parts.iter().map(part).sum::<u64>()
+    frame(1) + reply.parts.iter().map(part).sum::<ContentSize>()
 }
 
-fn result_bytes(result: &ToolResult) -> u64 {
-    text_bytes(&result.text) + image_bytes(&result.images)
+fn result_size(result: &ToolResult) -> ContentSize {
+    ContentSize::of_text(&result.text) + images_size(&result.images)
 }
 
-/// Returns the bytes of text that have as many tokens as these images. Their content is far longer.
-pub(crate) fn image_bytes(images: &[Image]) -> u64 {
-    images.iter().map(|image| image.tokens.0.saturating_mul(BYTES_PER_IMAGE_TOKEN)).sum()
-}
-
-fn text_bytes(text: &str) -> u64 {
-    text.len() as u64
+/// Returns the size of text that has as many tokens as these images. Their content is far longer.
+pub(crate) fn images_size(images: &[Image]) -> ContentSize {
+    let size =
+        |image: &Image| ContentSize::of_own(image.tokens.0.saturating_mul(BYTES_PER_IMAGE_TOKEN));
+    images.iter().map(size).sum()
 }
 
 #[cfg(test)]
@@ -182,6 +233,10 @@ mod tests {
         MessageOrigin, ReplyFinish, ToolCall, ToolExchange, ToolResult, ToolStatus,
     };
 
+    fn size(bytes: u64, most_tokens: u64) -> ContentSize {
+        ContentSize { bytes, most_tokens: Tokens(most_tokens) }
+    }
+
     fn reported(input: u64) -> Usage {
         Usage { input: Tokens(input), ..Usage::default() }
     }
@@ -189,7 +244,7 @@ mod tests {
     #[test]
     fn the_count_of_the_provider_is_used() {
         let mut usage = ContextUsage::new(1_000);
-        usage.add(3_000);
+        usage.add(size(3_000, 2_000));
         usage.calibrate(&reported(900));
         assert_eq!(usage.estimate(), Tokens(900));
         assert_eq!(usage.upper_bound(), Tokens(900));
@@ -199,9 +254,9 @@ mod tests {
     fn new_bytes_are_estimated_by_the_measured_density() {
         let mut usage = ContextUsage::new(4_000);
         usage.calibrate(&reported(1_000));
-        usage.add(400);
+        usage.add(size(400, 300));
         assert_eq!(usage.estimate(), Tokens(1_100));
-        assert_eq!(usage.upper_bound(), Tokens(1_200));
+        assert_eq!(usage.upper_bound(), Tokens(1_300));
     }
 
     #[test]
@@ -211,7 +266,7 @@ mod tests {
         usage.calibrate(&reported(0));
         assert_eq!(usage, ContextUsage::new(4_000));
         usage.calibrate(&reported(1));
-        usage.add(6_000);
+        usage.add(size(6_000, 0));
         assert_eq!(usage.estimate(), Tokens(1 + 1_000));
     }
 
@@ -229,7 +284,7 @@ mod tests {
         for (fixed, counted, added) in [(0, 0, 10), (1_000, 10, 5_000), (1_000, 1_000, 7)] {
             let mut usage = ContextUsage::new(fixed);
             usage.calibrate(&reported(counted));
-            usage.add(added);
+            usage.add(size(added, added / 16));
             assert!(usage.estimate() <= usage.upper_bound());
         }
     }
@@ -255,8 +310,8 @@ mod tests {
         for (fixed, counted, added) in [(3_000, 0, 500), (3_000, 900, 500), (30_000, 29_000, 7)] {
             let mut usage = ContextUsage::new(fixed);
             usage.calibrate(&reported(counted));
-            usage.add(added);
-            assert_eq!(usage.estimate_request(usage.bytes), usage.estimate());
+            usage.add(size(added, added / 16));
+            assert_eq!(usage.estimate_request(usage.size.bytes), usage.estimate());
             for size in [0, 1, 7, 899, 900, 901, 5_000, 60_000].map(Tokens) {
                 let bytes = usage.bytes_within(size);
                 assert!(usage.estimate_request(bytes) <= size, "{size:?} of {usage:?}");
@@ -274,6 +329,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_an_item_are_its_texts_and_frames() {
+        let item_bytes = |item: &ConversationItem| item_size(item).bytes;
         let call = ToolCall::new("1".into(), "read", "{}");
         let opaque = OpaqueBlock { wire: "a wire".into(), json: "[1]".into() };
         let parts =

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::context::context_usage::{self, ContextUsage};
+use crate::machine::context::context_usage::{self, ContentSize, ContextUsage};
 use crate::machine::context::images;
 use crate::machine::context::repeated_results;
 use crate::machine::context::shorten;
@@ -86,27 +86,27 @@ impl Conversation {
         &self.entries[..self.split_index(keep)]
     }
 
-    /// Returns entries as they are sent beside this many bytes of system prompt and instruction, and the bytes of that request.
-    /// If they don't fit, images are left out, and the longest tool results are shortened.
+    /// Returns entries as they are sent beside a system prompt and an instruction of this size, and the size of that request. If
+    /// they don't fit, images are left out, and the longest tool results are shortened.
     pub(crate) fn fit_to_window<'a>(
         &self,
         entries: &'a [ConversationEntry],
-        beside: u64,
+        beside: ContentSize,
         rules: &ContextLimits,
-    ) -> (Cow<'a, [ConversationEntry]>, u64) {
+    ) -> (Cow<'a, [ConversationEntry]>, ContentSize) {
         let entries = images::fit_to_budget(entries, rules.images);
-        let whole = beside + entry_bytes(&entries);
-        if self.context_usage.estimate_request(whole) <= rules.window.percent(rules.full_at) {
+        let whole = beside + entries_size(&entries);
+        if self.context_usage.estimate_request(whole.bytes) <= rules.window.percent(rules.full_at) {
             return (entries, whole);
         }
         let entries: Vec<_> = entries.iter().map(images::without_images).collect();
-        let whole = beside + entry_bytes(&entries);
-        if self.context_usage.estimate_request(whole) <= rules.window.percent(rules.full_at) {
+        let whole = beside + entries_size(&entries);
+        if self.context_usage.estimate_request(whole.bytes) <= rules.window.percent(rules.full_at) {
             return (Cow::Owned(entries), whole);
         }
         let limit = self.context_usage.bytes_within(rules.window.percent(rules.threshold));
-        let entries = shorten::shorten_results(&entries, whole.saturating_sub(limit));
-        let sent = beside + entry_bytes(&entries);
+        let entries = shorten::shorten_results(&entries, whole.bytes.saturating_sub(limit));
+        let sent = beside + entries_size(&entries);
         (Cow::Owned(entries), sent)
     }
 
@@ -142,7 +142,7 @@ impl Conversation {
             ),
             ConversationItem::User(_) | ConversationItem::Assistant(_) => item,
         };
-        self.context_usage.add(context_usage::item_bytes(&item));
+        self.context_usage.add(context_usage::item_size(&item));
         let has_images = images::count_images(&item) > 0;
         let entry = ConversationEntry { id: self.take_id(), item };
         self.entries.push(entry);
@@ -177,8 +177,8 @@ impl Conversation {
     /// Returns the entry with text in place of its images.
     fn omit_images(&mut self, entry: ConversationEntry) -> ConversationEntry {
         let Some(item) = images::omit_images(&entry.item) else { return entry };
-        self.context_usage.remove(context_usage::item_bytes(&entry.item));
-        self.context_usage.add(context_usage::item_bytes(&item));
+        self.context_usage.remove(context_usage::item_size(&entry.item));
+        self.context_usage.add(context_usage::item_size(&item));
         ConversationEntry { id: self.take_id(), item }
     }
 
@@ -199,11 +199,11 @@ impl Conversation {
                     continue;
                 }
             };
-            self.context_usage.remove(context_usage::item_bytes(&entry.item));
+            self.context_usage.remove(context_usage::item_size(&entry.item));
             if matches!(&item, ConversationItem::Assistant(reply) if reply.parts.is_empty()) {
                 continue;
             }
-            self.context_usage.add(context_usage::item_bytes(&item));
+            self.context_usage.add(context_usage::item_size(&item));
             self.entries.push(ConversationEntry { id: entry.id, item });
         }
         self.context_usage.forget_count();
@@ -254,7 +254,7 @@ impl Conversation {
 
     fn size_with_summary(&self, text: Option<String>) -> Tokens {
         self.context_usage.estimate_tokens(text.map_or(0, |text| {
-            context_usage::item_bytes(&ConversationItem::user(MessageOrigin::Summary, text))
+            context_usage::item_size(&ConversationItem::user(MessageOrigin::Summary, text)).bytes
         }))
     }
 
@@ -271,14 +271,14 @@ impl Conversation {
                 let entry = self.omit_images(entry);
                 self.entries.push(entry);
             } else {
-                self.context_usage.remove(context_usage::item_bytes(&entry.item));
+                self.context_usage.remove(context_usage::item_size(&entry.item));
             }
         }
     }
 }
 
-fn entry_bytes(entries: &[ConversationEntry]) -> u64 {
-    entries.iter().map(|entry| context_usage::item_bytes(&entry.item)).sum()
+fn entries_size(entries: &[ConversationEntry]) -> ContentSize {
+    entries.iter().map(|entry| context_usage::item_size(&entry.item)).sum()
 }
 
 /// Returns whether an item is a message of the user.
@@ -444,12 +444,8 @@ mod tests {
         for keep in 0..4 {
             for target_size in [0, 200, 100_000] {
                 let conversation = compacted(5, keep, target_size, CompactionSummary::Mechanical);
-                let bytes = conversation
-                    .entries()
-                    .iter()
-                    .map(|entry| context_usage::item_bytes(&entry.item));
                 let mut fresh = ContextUsage::new(0);
-                bytes.for_each(|bytes| fresh.add(bytes));
+                fresh.add(entries_size(conversation.entries()));
                 assert_eq!(conversation.context_usage().estimate(), fresh.estimate());
             }
         }
@@ -490,10 +486,10 @@ mod tests {
     fn a_conversation_that_just_fits_stays() {
         let all = compacted(6, 3, 100_000, CompactionSummary::Mechanical);
         // The size of the summary is measured separately.
-        let summary = context_usage::item_bytes(&all.entries()[2].item);
+        let summary = context_usage::item_size(&all.entries()[2].item);
         let mut rest = *all.context_usage();
         rest.remove(summary);
-        let size = (rest.estimate() + rest.estimate_tokens(summary)).0;
+        let size = (rest.estimate() + rest.estimate_tokens(summary.bytes)).0;
         assert_eq!(
             compacted(6, 3, size, CompactionSummary::Mechanical).request_size().exchanges,
             3

@@ -109,6 +109,7 @@ pub(crate) fn without_images(entry: &ConversationEntry) -> ConversationEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::context::context_usage::ContentSize;
     use crate::machine::effect::{CompactionSummary, ConversationChange};
     use crate::machine::{Conversation, Machine};
     use crate::types::{
@@ -193,9 +194,10 @@ mod tests {
     fn a_request_that_is_too_large_is_sent_without_images() {
         let conversation = conversation(2);
         let rules = ContextLimits { window: Tokens(1_000), ..ContextLimits::default() };
-        let (sent, bytes) = conversation.fit_to_window(conversation.entries(), 0, &rules);
+        let (sent, size) =
+            conversation.fit_to_window(conversation.entries(), ContentSize::ZERO, &rules);
         assert!(sent.iter().all(|entry| count_images(&entry.item) == 0));
-        assert!(bytes < 1_000 && sent[0].id != conversation.entries()[0].id);
+        assert!(size.bytes < 1_000 && sent[0].id != conversation.entries()[0].id);
     }
 
     #[test]
@@ -205,7 +207,10 @@ mod tests {
         conversation.apply(ConversationChange::Append { item });
         let fitted = |window| {
             let rules = ContextLimits { window: Tokens(window), ..ContextLimits::default() };
-            conversation.fit_to_window(conversation.entries(), 100, &rules).1
+            conversation
+                .fit_to_window(conversation.entries(), ContentSize::of_own(100), &rules)
+                .1
+                .bytes
         };
         // The name is in the call, its arguments and its result, which alone can be shortened.
         assert!(fitted(100_000) > 27_000);
@@ -226,7 +231,8 @@ mod tests {
         let counts_of = |conversation: &Conversation, count, bytes| -> Vec<usize> {
             let images = ImageBudget { count, bytes };
             let rules = ContextLimits { images, ..ContextLimits::default() };
-            let (sent, _) = conversation.fit_to_window(conversation.entries(), 0, &rules);
+            let (sent, _) =
+                conversation.fit_to_window(conversation.entries(), ContentSize::ZERO, &rules);
             sent.iter().map(|entry| count_images(&entry.item)).collect()
         };
         let ten = conversation(9);

@@ -7,4 +7,5 @@ mod images;
 pub(crate) mod instructions;
 pub(crate) mod repeated_results;
 pub(crate) mod shorten;
+mod token_bound;
 pub(crate) mod work_record;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::budget::{self, Unaffordable};
+use crate::machine::context::context_usage::ContentSize;
 use crate::machine::context::conversation::Conversation;
 use crate::machine::context::instructions;
 use crate::machine::deadline::{ClosingDeadline, StateDeadlines};
@@ -86,11 +87,11 @@ pub(crate) fn with_shortened_size(
     if is_too_full(run, &size) {
         conversation.to_mut().apply(trim_context(run, &size));
     }
-    let (_, bytes) = conversation.fit_to_window(conversation.entries(), system, &run.rules.context);
-    let usage = conversation.context_usage();
+    let system = ContentSize::of_own(system);
+    let (_, sent) = conversation.fit_to_window(conversation.entries(), system, &run.rules.context);
     RequestSize {
-        shortened_estimate: usage.estimate_request(bytes),
-        upper_bound: size.upper_bound.min(usage.request_upper_bound(bytes)),
+        shortened_estimate: conversation.context_usage().estimate_request(sent.bytes),
+        upper_bound: size.upper_bound.min(sent.most_tokens),
         ..size
     }
 }

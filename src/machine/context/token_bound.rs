@@ -1,0 +1,121 @@
+//! The most tokens that a text can have, by the kinds of its characters.
+//!
+//! Prose and code have three to five bytes per token, but columns of digits have one, and random letters less than two. The
+//! weights hold for the tokenizers of five families of models (GPT, Claude, DeepSeek, Qwen, Llama) on seventy kinds of text,
+//! from source code to base64, columns of numbers and rare characters. The tests hold samples with the most tokens that one
+//! of these tokenizers made of them.
+
+use crate::types::Tokens;
+
+/// The parts of a token that weights are counted in.
+const TOKEN: u64 = 48;
+/// A small letter after another letter. Random letters without vowels have the most tokens.
+const SMALL_LETTER: u64 = TOKEN * 2 / 3;
+/// A space after two others.
+const FURTHER_SPACE: u64 = TOKEN / 16;
+
+/// What a byte is, as far as the weight of the next one depends on it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Letter,
+    Space,
+    Spaces,
+    Other,
+}
+
+/// Returns the most tokens that this text can have.
+pub(crate) fn most_tokens(text: &str) -> Tokens {
+    let (mut weight, mut previous) = (0, Kind::Other);
+    for byte in text.bytes() {
+        let (kind, added) = match (byte, previous) {
+            // The first letter of a word shares a token with the space before it.
+            (b'a'..=b'z' | b'A'..=b'Z', Kind::Space | Kind::Spaces) => (Kind::Letter, 0),
+            (b'a'..=b'z', Kind::Letter) => (Kind::Letter, SMALL_LETTER),
+            (b'a'..=b'z' | b'A'..=b'Z', _) => (Kind::Letter, TOKEN),
+            (b' ', Kind::Spaces) => (Kind::Spaces, FURTHER_SPACE),
+            (b' ', Kind::Space) => (Kind::Spaces, TOKEN),
+            (b' ', _) => (Kind::Space, TOKEN),
+            // Digits, signs, lines, control characters, and the bytes of all others.
+            _ => (Kind::Other, TOKEN),
+        };
+        (weight, previous) = (weight + added, kind);
+    }
+    Tokens(weight.div_ceil(TOKEN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Texts, with the tokens of the tokenizer that made the most of them.
+    const DENSE: [(u64, &str); 19] = [
+        (
+            81,
+            "/crates.io-index\"\nchecksum = \"1b2316d2cd561917bc2c16e3c64771c77e24363b56d40b58fdad091d02059992\"\ndepe",
+        ),
+        (
+            70,
+            " 2026 gnupg\ndrwxr-xr-x  2 root root  4096 May  9  2026 gnupg2\ndrwxr-xr-x  2 root root  4096 Jun 24  2025 gold-",
+        ),
+        (63, "1c 00 00 00 00 00 00 00  01 00 00 00 00 00 00 00  |................|\n000000b0  0"),
+        (48, "9bFlIkpYt5HfavHYMD5hzcS7hsPRxCcQPDRMQYnrLx571dR+RG/OwqPYEXNh"),
+        (42, "136f58c119c9fa7fcdf13b628dfaa833fed580d91f3e10ba"),
+        (69, "eb937997-2a64-7627-0dcf-fc358bf0f931\naf698a79-c784-8475-133d-6e24601e4257\n"),
+        (40, "1 8 9 2 8 9 0 0 2 4 6 5 6 6 2 8 8 4 7 3"),
+        (62, "24.3856,-32.8414,78.6783,-81.7833,92.0170,-80.1464,-45.6387,-35.87"),
+        (41, "    8051     7842     5934      914      827     8759     3094\n"),
+        (42, "=tQl?G&&m(6Wrr=,AV-:&$I}(@!}(t&y?XfB@6r4ykFKPvGW"),
+        (30, "tdrxhqbnhjkmmljhdqqvfzkvpwfgmkzwjqsnxlxfxwmwghdt"),
+        (36, "OUJRHZIJERZFYTLDDZGYQPMIJRLSHZXSAHDUWPXNWATRFABS"),
+        (32, "]^)~]!~`!=(:@{!!\\%}%>*%#,,@.>}'@]]~+^+$!"),
+        (33, "鷒蹺虓冇犬共离絍蕕舀佩剺"),
+        (37, "쐒큹홨쫜옊릮챥죷훨햒뇠닄"),
+        (30, "🙗🔙💗😩🏬🕝🎛🔙"),
+        (61, "70.160.33.221:61490\n1.166.37.245:53400\n255.236.231.240:46721"),
+        (36, "\t\n\r\r\r  \n\n\t\n\n\n\n\n\t\n \n\r \n\n\n\r\t \r \n \r\n \n\n\n \r\r\t"),
+        (37, "»âè½½£»ÃåÒÚêó×ÆÛ¨ÝÆÉÙÄ¤Í"),
+    ];
+
+    const USUAL: [(u64, &str); 4] = [
+        (
+            60,
+            "s::default()\n        });\n        (run.used.cost, run.now) = (MicroUsd(200), RunTime(100));\n        let first = BudgetShare::new(&run, [].into_iter());\n        a",
+        ),
+        (
+            55,
+            "f my_abstract_property(self):\n                ...\n\n    \"\"\"\n\n    __isabstractmethod__ = True\n\n\ntry:\n    from _abc import (get_cache_token, _abc_init, _abc_regist",
+        ),
+        (
+            44,
+            "ard input is read only on request. Without a terminal, a call that needs a confirmation is\n  refused, with a hint on how to allow it.\n\n## A run\n\n`architect demo",
+        ),
+        (49, "2026-02-08T16:32:00.411684Z INFO worker-3 req=7a7495fb\n2026-09"),
+    ];
+
+    #[test]
+    fn no_tokenizer_makes_more_tokens_of_dense_text() {
+        for (counted, text) in DENSE {
+            // Some add a token at the beginning of a text; the frame of a message has space for it.
+            assert!(most_tokens(text).0 + 1 >= counted, "{:?} of {text}", most_tokens(text));
+        }
+    }
+
+    #[test]
+    fn code_prose_and_logs_are_bounded_within_two_and_a_half_times_their_tokens() {
+        for (counted, text) in USUAL {
+            let most = most_tokens(text).0;
+            assert!(most >= counted && most * 2 <= counted * 5, "{most} of {text}");
+        }
+    }
+
+    #[test]
+    fn no_text_has_more_tokens_than_bytes() {
+        for (text, tokens) in
+            [("", 0), ("a", 1), ("ab", 2), ("ab cd", 4), (" ", 1), ("a  b", 3), ("ä1", 3)]
+        {
+            assert_eq!(most_tokens(text), Tokens(tokens), "{text}");
+        }
+        assert_eq!(most_tokens(&" ".repeat(2 + 16 * 10)), Tokens(2 + 10));
+        assert_eq!(most_tokens(&"x".repeat(1 + 3 * 10)), Tokens(1 + 2 * 10));
+    }
+}
