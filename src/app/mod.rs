@@ -74,7 +74,7 @@ pub use undo::{
     UndoTarget, UndoneSession, complete_pending_restore, has_changed_files, undo_whole_session,
 };
 pub use verification::{
-    DamagedOutput, RequestComparison, RequestDifference, SessionVerification, WrongHash,
+    RecordProblem, RequestComparison, RequestDifference, SessionVerification, WrongHash,
     verify_session,
 };
 pub use what_if::{ChangedDecision, SessionUsage, WhatIfDivergence, WhatIfReport, what_if};

@@ -8,11 +8,11 @@ use super::error::AppError;
 use super::resolved_model::encoding_models;
 use super::undo::verify_checkpoints;
 use crate::journal::{
-    Divergence, JournalEnd, ReplayedRecord, SessionHistory, SessionId, SessionStore, StoredContent,
-    StoredRecord,
+    Divergence, EndedRecord, JournalEnd, ReplayedRecord, SessionHistory, SessionId, SessionStore,
+    StoredContent, StoredRecord,
 };
 use crate::llm::RequestSettingsError;
-use crate::machine::{CallPurpose, Effect, Event};
+use crate::machine::{CallPurpose, Effect, Event, State, StopReason};
 use crate::port::{Model, RequestDigest};
 use crate::runner::RequestContext;
 use crate::types::{CallId, EffectId, Sha256Digest, Tokens};
@@ -34,8 +34,10 @@ pub struct SessionVerification {
     pub requests: RequestComparison,
     /// What is wrong with the recorded files of the workspace, if anything.
     pub files: Result<(), String>,
+    /// The first record that was not written as it is, as its content or the records before it show.
+    pub wrong_record: Option<RecordProblem>,
     /// The first output that is not stored as it was.
-    pub damaged_output: Option<DamagedOutput>,
+    pub damaged_output: Option<RecordProblem>,
     /// The record up to which the journal has the expected hash.
     pub expected_at: Option<u64>,
 }
@@ -49,10 +51,10 @@ pub struct WrongHash {
     pub after: Option<u64>,
 }
 
-/// An output that is not stored as it was.
+/// A record with which something is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DamagedOutput {
-    /// The record of the result.
+pub struct RecordProblem {
+    /// The record.
     pub seq: u64,
     /// What is wrong.
     pub error: String,
@@ -95,6 +97,7 @@ pub fn verify_session(
     let (mut records, mut divergence, mut wrong_hash) = (0, None, None);
     let (mut expected_at, mut hashed) = (None, None);
     let mut requests = RequestVerifier::default();
+    let (mut contents, mut wrong_record) = (ContentVerifier::default(), None);
     let mut outputs = HashMap::<CallId, (u64, Sha256Digest)>::new();
     let (history, end) = store.replay_with_hashes(session, |history, stored, replayed| {
         records += 1;
@@ -107,6 +110,10 @@ pub fn verify_session(
         if expected.is_some() && replayed.hash == expected {
             expected_at = Some(stored.seq);
         }
+        let problem = contents.find_problem(history, stored, replayed);
+        wrong_record = wrong_record
+            .take()
+            .or_else(|| Some(RecordProblem { seq: stored.seq, error: problem?.to_owned() }));
         if divergence.is_none() {
             requests.verify(history, stored, replayed);
         }
@@ -122,7 +129,7 @@ pub fn verify_session(
     let damaged_outputs = outputs.into_iter().filter(|(_, (seq, _))| *seq >= first);
     let damaged_outputs = damaged_outputs.filter_map(|(call, (seq, digest))| {
         let error = stored.verify(&call, digest).err()?.to_string();
-        Some(DamagedOutput { seq, error })
+        Some(RecordProblem { seq, error })
     });
     let damaged_output = damaged_outputs.min_by_key(|wrong| wrong.seq);
     let files = verify_checkpoints(store, &history).map_err(|error| error.to_string());
@@ -135,9 +142,73 @@ pub fn verify_session(
         wrong_hash,
         requests,
         files,
+        wrong_record,
         damaged_output,
         expected_at,
     })
+}
+
+/// Compares the content of records with what they say of it, and with the machine.
+#[derive(Default)]
+struct ContentVerifier {
+    /// Whether the end of the run was recorded, for its own reason.
+    has_own_end: bool,
+}
+
+impl ContentVerifier {
+    fn find_problem(
+        &mut self,
+        history: &SessionHistory,
+        stored: &StoredRecord,
+        next: &ReplayedRecord,
+    ) -> Option<&'static str> {
+        self.has_own_end &= !next.is_advanced;
+        let is_marked = match &stored.content {
+            StoredContent::Event(_) => stored.fingerprint.is_some(),
+            StoredContent::Resumed(_) | StoredContent::Ended(_) => {
+                stored.fingerprint.is_some() && stored.hash_before.is_some()
+            }
+            _ => true,
+        };
+        if history.header.has_hashes && !is_marked {
+            return Some("it has no hash of the state or of the records before it");
+        }
+        match &stored.content {
+            StoredContent::Ended(ended) => self.find_wrong_end(history, ended),
+            // An export has masked texts.
+            StoredContent::Event(_)
+                if history.header.imported_up_to.is_some_and(|last| stored.seq <= last) =>
+            {
+                None
+            }
+            StoredContent::Event(Event::ToolCompleted { result, .. }) => (!result.has_own_digest())
+                .then_some("the result of its call has another digest than is stored with it"),
+            StoredContent::Event(Event::Replied { reply, .. }) => {
+                let is_changed = reply.calls().any(|call| !call.has_own_digest());
+                is_changed.then_some("a call has another digest than is stored with it")
+            }
+            _ => None,
+        }
+    }
+
+    /// The evaluation of the answer may end a run for another reason, in a second record.
+    fn find_wrong_end(
+        &mut self,
+        history: &SessionHistory,
+        ended: &EndedRecord,
+    ) -> Option<&'static str> {
+        let State::Done(done) = &history.machine.state else {
+            return Some("it says that the run has ended, and it has not");
+        };
+        let is_own = *ended == EndedRecord::new(done, done.outcome.reason);
+        let is_decided_later = || {
+            let reason = StopReason::from_name(&ended.reason);
+            reason.is_some_and(|reason| *ended == EndedRecord::new(done, reason))
+        };
+        let is_right = is_own || (self.has_own_end && is_decided_later());
+        self.has_own_end |= is_own;
+        (!is_right).then_some("it says that the run has ended in another way than it has")
+    }
 }
 
 /// Compares requests while a session is replayed.

@@ -118,14 +118,7 @@ impl FileJournal {
         fingerprint: Fingerprint,
     ) -> Result<()> {
         let (ts, before) = (Some(self.epoch.plus(at)), self.health.clone());
-        let ended = EndedRecord {
-            status: reason.status().as_str().to_owned(),
-            reason: reason.name().to_owned(),
-            steps: done.run.steps,
-            model_calls: done.run.model_calls,
-            cost: done.run.used.cost.0,
-            tokens: done.run.used.tokens.0,
-        };
+        let ended = EndedRecord::new(done, reason);
         let line = self.record_line(at, RecordBody::Ended(&ended)).with_fingerprint(fingerprint);
         let hash_before = Some(digest_of(&self.hasher));
         let written = self.write_line(&RecordLine { ts, hash_before, ..line });

@@ -12,7 +12,8 @@ use super::implied_reads;
 use super::session_id::SessionId;
 use super::workspace_identity::WorkspaceIdentity;
 use crate::machine::{
-    Conversation, ConversationChange, Fingerprint, Machine, MachineOutput, Resumption,
+    Conversation, ConversationChange, Done, Fingerprint, Machine, MachineOutput, Resumption,
+    StopReason,
 };
 use crate::port::ToolSpec;
 use crate::types::{CallId, ConversationItem, RunRules, RunTime};
@@ -28,6 +29,9 @@ pub struct SessionHeader {
     /// The version of the fingerprints' coverage; see [`Fingerprint::VERSION`].
     #[serde(rename = "marks")]
     pub fingerprint_version: u32,
+    /// Whether each resume and each end has the hash of the records before it. The first releases wrote none.
+    #[serde(default, rename = "chains", skip_serializing_if = "std::ops::Not::not")]
+    pub has_hashes: bool,
     /// The session.
     pub session: SessionId,
     /// The program that created it, with its version.
@@ -170,6 +174,20 @@ pub struct EndedRecord {
 #[serde(transparent)]
 pub struct WallTime(Timestamp);
 
+impl EndedRecord {
+    /// Returns the record of a run that has ended like this, for its own reason or that of the evaluation of its answer.
+    pub fn new(done: &Done, reason: StopReason) -> Self {
+        Self {
+            status: reason.status().as_str().to_owned(),
+            reason: reason.name().to_owned(),
+            steps: done.run.steps,
+            model_calls: done.run.model_calls,
+            cost: done.run.used.cost.0,
+            tokens: done.run.used.tokens.0,
+        }
+    }
+}
+
 impl SessionHeader {
     /// Returns the header of a new session.
     pub fn new(
@@ -182,6 +200,7 @@ impl SessionHeader {
         Self {
             format: JOURNAL_FORMAT,
             fingerprint_version: Fingerprint::VERSION,
+            has_hashes: true,
             session,
             program: concat!("architect ", env!("CARGO_PKG_VERSION")).to_owned(),
             created: now.into(),

@@ -66,6 +66,11 @@ impl ToolCall {
         Self { id, digest: Digest::of(name).with_digest(digest), name: name.into(), arguments }
     }
 
+    /// Returns whether the digest is that of the name and the arguments.
+    pub fn has_own_digest(&self) -> bool {
+        Self::new(self.id.clone(), &self.name, self.arguments.text()).digest == self.digest
+    }
+
     /// Returns the call as one that the output limit cut off, unless its arguments are whole.
     pub fn mark_truncated(self) -> Self {
         match self.arguments {

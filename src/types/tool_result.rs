@@ -102,7 +102,7 @@ impl ToolResult {
     /// Returns a result without duration and changes.
     pub fn new(call: CallId, status: ToolStatus, text: impl Into<Arc<str>>) -> Self {
         let text = text.into();
-        let digest = Digest::of(&text).with_bytes(&[status as u8]);
+        let digest = Self::digest_of(status, &text, &[]);
         Self {
             call,
             status,
@@ -118,9 +118,18 @@ impl ToolResult {
 
     /// Returns the result with these images. Other images make another result, also with the same text.
     pub fn with_images(self, images: impl Into<Box<[Image]>>) -> Self {
-        let mix = |digest: Digest, image: &Image| digest.with_bytes(image.data.as_bytes());
         let images = images.into();
-        Self { digest: images.iter().fold(self.digest, mix), images, ..self }
+        Self { digest: Self::digest_of(self.status, &self.text, &images), images, ..self }
+    }
+
+    /// Returns whether the digest is that of the status, the text and the images.
+    pub fn has_own_digest(&self) -> bool {
+        self.digest == Self::digest_of(self.status, &self.text, &self.images)
+    }
+
+    fn digest_of(status: ToolStatus, text: &str, images: &[Image]) -> Digest {
+        let own = Digest::of(text).with_bytes(&[status as u8]);
+        images.iter().fold(own, |digest, image| digest.with_bytes(image.data.as_bytes()))
     }
 
     /// Returns whether the tool did what was requested.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use architect::app::{
-    DamagedOutput, ProcessEnv, RequestComparison, SessionVerification, mask_message, open_store,
+    ProcessEnv, RecordProblem, RequestComparison, SessionVerification, mask_message, open_store,
     trace_session, verify_session,
 };
 use architect::journal::{
@@ -193,7 +193,13 @@ fn print_verification(
     problems.extend(
         files.as_ref().err().map(|error| format!("the recorded files are damaged: {error}")),
     );
-    problems.extend(verified.damaged_output.iter().map(|DamagedOutput { seq, error }| {
+    problems.extend(
+        verified
+            .wrong_record
+            .iter()
+            .map(|RecordProblem { seq, error }| format!("record {seq} was changed: {error}")),
+    );
+    problems.extend(verified.damaged_output.iter().map(|RecordProblem { seq, error }| {
         format!("the whole output of the call in record {seq} is damaged: {error}")
     }));
     problems.extend(describe_unexpected_hash(verified, args));

@@ -116,6 +116,10 @@ fn each_forgery_is_found() {
     let text = journal.replacen(lines[read], &lines[read].replace("one", "two"), 1);
     assert_ne!(text, journal);
     let usage = journal.replacen("\"input\":100", "\"input\":90", 1);
+    let killed = text.lines().take(read + 1).collect::<Vec<_>>().join("\n") + "\n";
+    let end = |from: &str, to: &str| resealed(&journal.replacen(from, to, 1));
+    let last: Value = serde_json::from_str(lines[lines.len() - 1]).unwrap();
+    let hash = format!("\"chain\":{},", last["chain"]);
     let mut swapped = lines.clone();
     swapped.swap(read - 1, read);
     let changed = "at least one of the records from 0 on was changed";
@@ -125,6 +129,14 @@ fn each_forgery_is_found() {
         ("usage", resealed(&usage), "leads to another state in the replay"),
         ("usage and the hashes", rehashed(&usage), "leads to another state in the replay"),
         ("the order", renumbered(&swapped), changed),
+        ("the last text of a killed run", resealed(&killed), "another digest than is stored"),
+        ("how it ended", end("\"reason\":\"llm_done\"", "\"reason\":\"auth\""), "in another way"),
+        (
+            "its cost",
+            end("\"ended\":{\"status\":\"success\"", "\"ended\":{\"status\":\"partial\""),
+            "in another way",
+        ),
+        ("no hashes", resealed(&journal.replace(&hash, "")), "it has no hash"),
     ] {
         let found = run.verify(&forged, &[]);
         assert!(found.code == 1 && found.out.contains(problem), "{name}: {}", found.out);
