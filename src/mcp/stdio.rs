@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded, unbounded};
@@ -30,6 +30,8 @@ use crate::port::{CancellationToken, lock};
 pub(super) struct StdioChannel {
     shared: Arc<StdioState>,
     process: Arc<ChildCommand>,
+    /// The thread that also has the process.
+    reader: Option<JoinHandle<()>>,
     shutdown: ServerShutdown,
 }
 
@@ -108,16 +110,17 @@ impl StdioChannel {
         let (complaints, output, child) =
             (Arc::clone(&shared), Arc::clone(&shared), Arc::clone(&process));
         let limits = setup.limits;
-        let stdio = Self { shared, process, shutdown: parting };
+        let mut stdio = Self { shared, process, reader: None, shutdown: parting };
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             let started = thread::Builder::new().name(name.to_owned()).spawn(body);
-            started.map(drop).map_err(|error| failed(error.to_string()))
+            started.map_err(|error| failed(error.to_string()))
         };
         // Ends when the server stops reading, too.
         let write = move |message: Value| stdin.write_all(format!("{message}\n").as_bytes());
         spawn("mcp-write", Box::new(move || drop(to_write.into_iter().try_for_each(write))))?;
         spawn("mcp-stderr", Box::new(move || complaints.capture_stderr(stderr)))?;
-        spawn("mcp-read", Box::new(move || output.read_messages(stdout, &limits, &child)))?;
+        let read = Box::new(move || output.read_messages(stdout, &limits, &child));
+        stdio.reader = Some(spawn("mcp-read", read)?);
         Ok(stdio)
     }
 
@@ -189,12 +192,23 @@ impl Channel for StdioChannel {
 
 impl Drop for StdioChannel {
     /// Ends the server: its input is closed, then it is terminated, then killed with all its children. In a fast
-    /// shutdown it is terminated at once, and killed when this process ends.
+    /// shutdown it is terminated at once.
     fn drop(&mut self) {
         lock(&self.shared.outbox).take();
-        if self.shutdown.idle_timeout().and_then(|most| self.process.wait(most)).is_none() {
+        let most = self.shutdown.idle_timeout();
+        let stop = || {
             self.process.stop();
-            self.process.wait(self.shutdown.exit_timeout() + EXIT_TIMEOUT);
+            self.process.wait(self.shutdown.exit_timeout() + EXIT_TIMEOUT)
+        };
+        let kill = || {
+            self.process.kill();
+            self.process.wait(EXIT_TIMEOUT)
+        };
+        let ended = most.and_then(|most| self.process.wait(most)).or_else(stop).or_else(kill);
+        // As long as the thread has the process, the cleanup after all commands is not done, and this program may end
+        // first.
+        if let Some(reader) = self.reader.take().filter(|_| ended.is_some()) {
+            let _ = reader.join();
         }
     }
 }

@@ -83,6 +83,11 @@ impl ChildCommand {
         let _ = self.worker.link.send(&SupervisorCommand::Stop, &[], &[]);
     }
 
+    /// Kills the command and everything that it started. Its supervisor ends, too.
+    pub fn kill(&self) {
+        self.worker.end();
+    }
+
     /// Waits at most this long for the end of the command and of everything that it started.
     pub fn wait(&self, most: Duration) -> Option<CommandEnd> {
         let mut ended = lock(&self.ended);

@@ -242,3 +242,16 @@ fn nothing_is_left_of_servers_whatever_ends_a_run() {
     assert!(ran.took < Duration::from_millis(3_500), "{:?}", ran.took);
     interrupted("modern", "tools/call", Signal::KILL);
 }
+
+/// A record that stays would be cleaned up after by the next run, which renames what the user has created meanwhile.
+#[test]
+fn a_run_with_a_server_leaves_no_record_of_a_killed_run() {
+    let world = world(&(stdio("s", "modern") + &stdio("t", "stubborn")));
+    for _ in 0..8 {
+        let ran = world.run_script("[[turn]]\ntext = \"Done.\"\n", &["--json", "--timeout", "6"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let records = world.home().join(".local/state/architect/repositories");
+        let left: Vec<_> = fs::read_dir(records).unwrap().flatten().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
