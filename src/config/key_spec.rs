@@ -161,7 +161,7 @@ impl KeySpec {
     pub fn whole_number(&self) -> Option<bool> {
         match self.value_type {
             ValueType::Integer => Some(true),
-            ValueType::Number => Some(false),
+            ValueType::Number | ValueType::Duration => Some(false),
             _ => None,
         }
     }

@@ -67,6 +67,7 @@ pub use problem::{ConfigError, ConfigNotice, ConfigProblem, NoticeCause, Problem
 pub use resolved::Config;
 pub(crate) use resolved::UNENCRYPTED_KEY;
 pub use run_rules::{ModelLimits, model_rules, quality_gates, run_rules};
+pub use setting_value::is_time;
 pub use settings::{
     AgentConfig, CheckpointsConfig, CommandsConfig, ContextConfig, CostsConfig, DeferMode,
     EvaluationConfig, EvaluationMode, ExpectedDecision, GuardrailsConfig, HookConfig,
@@ -76,8 +77,7 @@ pub use settings::{
 };
 pub use template::{ProjectPreset, SCHEMA_FILE, template};
 pub use text_types::{
-    ConfigName, HttpUrl, LongTime, ModelName, PathPattern, ProcessArgument, SecretText,
-    VariableName,
+    ConfigName, HttpUrl, ModelName, PathPattern, ProcessArgument, SecretText, VariableName,
 };
 pub use trust::{ChangedFile, TrustError, TrustStore};
 pub use user_rules::{UserRuleError, allow_in_user_config};

@@ -73,7 +73,7 @@ pub fn run_rules(
         },
         backoff: RetryBackoff {
             retries: llm.retries,
-            retry_for: llm.retry_for.map(|time| time.0),
+            retry_for: llm.retry_for,
             ..defaults.backoff
         },
         bounds: match context.parallel_tools {

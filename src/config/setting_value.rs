@@ -120,8 +120,8 @@ number_settings! {
     Tokens: Integer, "a whole number, not negative",
         |value| read_integer(value).map(Self), |tokens: Self| integer_value(tokens.0);
     f64: Number, "a number", read_number, number_value;
-    TimeSpan: Number, "a number of seconds, not negative",
-        read_seconds, |span: Self| number_value(span.as_secs_f64());
+    TimeSpan: Duration, "a number of seconds, or a time like \"10m\"",
+        read_time, |span: Self| number_value(span.as_secs_f64());
     MicroUsd: Number, "a number of US dollars, not negative",
         |value| read_number(value).and_then(Self::from_dollars),
         |money: Self| number_value(money.as_dollars());
@@ -139,10 +139,33 @@ fn read_number(value: &ConfigValue) -> Option<f64> {
     value.as_number().filter(|number| number.is_finite())
 }
 
+/// Reads a number of seconds, or a text of a number and a unit.
+fn read_time(value: &ConfigValue) -> Option<TimeSpan> {
+    read_number(value).and_then(seconds).or_else(|| parse_time(value.as_text()?))
+}
+
+/// Parses a number with a unit: `s`, `m` or `h`.
+fn parse_time(text: &str) -> Option<TimeSpan> {
+    let text = text.trim();
+    let (number, unit) = match text.char_indices().last()? {
+        (end, 's') => (&text[..end], 1.0),
+        (end, 'm') => (&text[..end], 60.0),
+        (end, 'h') => (&text[..end], 3_600.0),
+        _ => return None,
+    };
+    let number = read_number(&ConfigValue::Untyped(number.trim().to_owned()))?;
+    seconds(number * unit)
+}
+
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates; not negative
-fn read_seconds(value: &ConfigValue) -> Option<TimeSpan> {
-    let micros = (read_number(value)? * 1e6).round();
+fn seconds(number: f64) -> Option<TimeSpan> {
+    let micros = (number * 1e6).round();
     (micros >= 0.0).then_some(TimeSpan(micros as u64))
+}
+
+/// Returns whether a text is a time: a number of seconds, or one with a unit.
+pub fn is_time(text: &str) -> bool {
+    read_time(&ConfigValue::Untyped(text.to_owned())).is_some()
 }
 
 fn integer_value(number: u64) -> ConfigValue {
@@ -262,6 +285,19 @@ mod tests {
         assert!(u32::from_value(&ConfigValue::Float(1.0)).is_err());
         assert_eq!(u32::from_value(&ConfigValue::Integer(i64::MAX)), Ok(u32::MAX));
         assert_eq!(TimeSpan::from_value(&ConfigValue::Float(1e99)), Ok(TimeSpan(u64::MAX)));
+    }
+
+    #[test]
+    fn a_time_is_in_seconds_or_has_a_unit() {
+        let parse = |text: &str| TimeSpan::from_value(&ConfigValue::Text(text.to_owned())).ok();
+        assert_eq!(parse("10m"), Some(TimeSpan::from_secs(600)));
+        assert_eq!(parse("1.5h"), Some(TimeSpan::from_secs(5_400)));
+        assert_eq!(parse("90 s"), Some(TimeSpan::from_secs(90)));
+        for wrong in ["", "m", "10", "-1m", "10d", "nanm"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+        assert_eq!(TimeSpan::from_value(&typed("30")), Ok(TimeSpan::from_secs(30)));
+        assert_eq!(TimeSpan::from_value(&typed("2m")), Ok(TimeSpan::from_secs(120)));
     }
 
     #[test]

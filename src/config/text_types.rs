@@ -5,9 +5,8 @@ use std::net::IpAddr;
 
 use globset::Glob;
 
-use super::setting_value::{SettingValue, ValueType};
+use super::setting_value::SettingValue;
 use super::value_tree::ConfigValue;
-use crate::types::TimeSpan;
 
 /// Declares types of texts: each with what is expected, and the test that a text has to pass.
 macro_rules! text_types {
@@ -109,41 +108,6 @@ fn host(url: &str) -> &str {
     }
 }
 
-/// A time that may be long: a number of seconds, or a number with a unit, as in `10m`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LongTime(pub TimeSpan);
-
-impl LongTime {
-    /// Parses a number with a unit: `s`, `m` or `h`.
-    fn parse(text: &str) -> Option<TimeSpan> {
-        let text = text.trim();
-        let (number, unit) = match text.char_indices().last()? {
-            (end, 's') => (&text[..end], 1.0),
-            (end, 'm') => (&text[..end], 60.0),
-            (end, 'h') => (&text[..end], 3_600.0),
-            _ => return None,
-        };
-        let number = ConfigValue::Untyped(number.trim().to_owned()).as_number()?;
-        TimeSpan::from_value(&ConfigValue::Float(number * unit)).ok()
-    }
-}
-
-impl SettingValue for LongTime {
-    fn from_value(value: &ConfigValue) -> Result<Self, String> {
-        let time = TimeSpan::from_value(value).ok();
-        let time = time.or_else(|| value.as_text().and_then(Self::parse));
-        time.map(Self).ok_or_else(|| "a number of seconds, or a text like \"10m\"".to_owned())
-    }
-
-    fn to_value(&self) -> ConfigValue {
-        self.0.to_value()
-    }
-
-    fn value_type() -> ValueType {
-        ValueType::Duration
-    }
-}
-
 /// A text that may be secret: it is masked wherever it is shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretText(String);
@@ -207,21 +171,6 @@ mod tests {
         let value = ConfigValue::Text("sk-canary-0123".to_owned());
         let error = VariableName::from_value(&value).unwrap_err();
         assert!(!error.contains("canary") && !value.describe("llm.api_key_env").contains("canary"));
-    }
-
-    #[test]
-    fn a_long_time_has_a_unit_or_is_in_seconds() {
-        let parse = |text: &str| {
-            LongTime::from_value(&ConfigValue::Text(text.to_owned())).map(|time| time.0).ok()
-        };
-        assert_eq!(parse("10m"), Some(TimeSpan::from_secs(600)));
-        assert_eq!(parse("1.5h"), Some(TimeSpan::from_secs(5_400)));
-        assert_eq!(parse("90 s"), Some(TimeSpan::from_secs(90)));
-        for wrong in ["", "m", "10", "-1m", "10d", "nanm"] {
-            assert_eq!(parse(wrong), None, "{wrong}");
-        }
-        let seconds = LongTime::from_value(&ConfigValue::Integer(30)).unwrap();
-        assert_eq!(seconds.0, TimeSpan::from_secs(30));
     }
 
     #[test]

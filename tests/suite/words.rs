@@ -160,6 +160,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("mail", "user.mail"),
     ("letter", "capital letter"),
     ("letter", "one letter"),
+    ("letter", "token_bound.rs"), // of the alphabet
     ("hand", "by hand"),
     ("hand", "by_hand"),
     ("hand", "right-hand"),

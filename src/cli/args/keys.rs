@@ -1,6 +1,6 @@
 //! The options that set keys of the configuration. They follow from the declarations of the keys.
 
-use architect::config::{KeyOption, KeySpec, OptionOverride, OptionValue, keys};
+use architect::config::{KeyOption, KeySpec, OptionOverride, OptionValue, is_time, keys};
 use architect::llm::provider_names;
 use architect::types::WordEnum;
 use clap::builder::{PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser};
@@ -79,7 +79,7 @@ fn parser(key: &'static KeySpec, value: &str) -> ValueParser {
         ),
         (Some(false), "USD") => (is_number, "expected a number of US dollars, such as 0.50"),
         (Some(false), _) => {
-            (is_number, "expected a number of seconds, without a unit, such as 300")
+            (is_time, "expected a number of seconds such as 300, or a time such as 10m")
         }
     };
     let check = move |text: String| if is_right(&text) { Ok(text) } else { Err(expected) };

@@ -9,7 +9,7 @@ use crate::config::key_spec::UntrustedChange::{Allowed, Lower, Only, Stricter};
 use crate::config::key_spec::{option, switch};
 use crate::config::request_option::{RequestOption, is_header_name, is_reserved_header};
 use crate::config::settings_reader::SettingsReader;
-use crate::config::text_types::{HttpUrl, LongTime, ModelName, SecretText, VariableName};
+use crate::config::text_types::{HttpUrl, ModelName, SecretText, VariableName};
 use crate::types::{Effort, TimeSpan, Tokens, word_enum};
 
 section! {
@@ -42,9 +42,9 @@ section! {
         /// Attempts after the first one. The wait before each is random, up to a maximum that doubles to 30 seconds:
         /// half a minute in all on average.
         retries: u32 = default(6).range(0..=100).untrusted(Lower),
-        /// How long after its first failure a call is retried, in seconds or as "10m". It replaces `retries`.
-        retry_for: Option<LongTime> = optional()
-            .range(LongTime(TimeSpan::ZERO)..=LongTime(DAY))
+        /// How long after its first failure a call is retried. It replaces `retries`.
+        retry_for: Option<TimeSpan> = optional()
+            .range(TimeSpan::ZERO..=DAY)
             .example("\"10m\""),
         /// Whether replies are streamed.
         stream: bool = default(true)

@@ -191,7 +191,7 @@ impl SupervisorWorker {
         Some(self.link.receive().ok()??.message)
     }
 
-    /// Tells the worker to kill what it supervises, and to end. A closed link would look like the death of the engine, and the
+    /// Makes the worker kill what it supervises, and end. A closed link would look like the death of the engine, and the
     /// worker would clean up in its place.
     pub(super) fn end(&self) {
         let _ = rustix::net::shutdown(&self.link, rustix::net::Shutdown::Write);

@@ -16,8 +16,8 @@ const FURTHER_SPACE: u64 = TOKEN / 16;
 
 /// What a byte is, as far as the weight of the next one depends on it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Letter,
+enum CharacterClass {
+    Alphabetic,
     Space,
     Spaces,
     Other,
@@ -25,18 +25,20 @@ enum Kind {
 
 /// Returns the most tokens that this text can have.
 pub(crate) fn most_tokens(text: &str) -> Tokens {
-    let (mut weight, mut previous) = (0, Kind::Other);
+    let (mut weight, mut previous) = (0, CharacterClass::Other);
     for byte in text.bytes() {
         let (kind, added) = match (byte, previous) {
             // The first letter of a word shares a token with the space before it.
-            (b'a'..=b'z' | b'A'..=b'Z', Kind::Space | Kind::Spaces) => (Kind::Letter, 0),
-            (b'a'..=b'z', Kind::Letter) => (Kind::Letter, SMALL_LETTER),
-            (b'a'..=b'z' | b'A'..=b'Z', _) => (Kind::Letter, TOKEN),
-            (b' ', Kind::Spaces) => (Kind::Spaces, FURTHER_SPACE),
-            (b' ', Kind::Space) => (Kind::Spaces, TOKEN),
-            (b' ', _) => (Kind::Space, TOKEN),
+            (b'a'..=b'z' | b'A'..=b'Z', CharacterClass::Space | CharacterClass::Spaces) => {
+                (CharacterClass::Alphabetic, 0)
+            }
+            (b'a'..=b'z', CharacterClass::Alphabetic) => (CharacterClass::Alphabetic, SMALL_LETTER),
+            (b'a'..=b'z' | b'A'..=b'Z', _) => (CharacterClass::Alphabetic, TOKEN),
+            (b' ', CharacterClass::Spaces) => (CharacterClass::Spaces, FURTHER_SPACE),
+            (b' ', CharacterClass::Space) => (CharacterClass::Spaces, TOKEN),
+            (b' ', _) => (CharacterClass::Space, TOKEN),
             // Digits, signs, lines, control characters, and the bytes of all others.
-            _ => (Kind::Other, TOKEN),
+            _ => (CharacterClass::Other, TOKEN),
         };
         (weight, previous) = (weight + added, kind);
     }

@@ -92,7 +92,7 @@ fn a_workspace_whose_path_is_not_utf_8_is_refused_before_any_model_call() {
 fn a_limit_that_is_not_a_number_is_refused_with_what_is_expected() {
     let world = CliFixture::new();
     for (option, value, expected) in [
-        ("--timeout", "5m", "expected a number of seconds, without a unit, such as 300"),
+        ("--timeout", "5 min", "expected a number of seconds such as 300, or a time such as 10m"),
         ("--step-timeout", "", "expected a number of seconds"),
         ("--budget", "$1", "expected a number of US dollars, such as 0.50"),
         ("--max-steps", "many", "expected a whole number, not negative, such as 30"),

@@ -30,11 +30,11 @@ fn every_problem_in_every_layer_is_reported() {
     let user = "home/.config/architect/config.toml";
     let expected = [
         format!("{user}:3:2: unknown key `sandbx`, did you mean `sandbox`?"),
-        format!("{user}:2:11: `llm.timeout` must be a number of seconds, not negative, found -1"),
+        format!("{user}:2:11: `llm.timeout` must be a number of seconds, or a time like \"10m\", found -1"),
         format!(
             "{user}:6:11: `profiles.p.llm.retries` must be a whole number, not negative, found \"x\""
         ),
-        "ARCHITECT_LLM_TIMEOUT: `llm.timeout` must be a number of seconds, not negative, found \
+        "ARCHITECT_LLM_TIMEOUT: `llm.timeout` must be a number of seconds, or a time like \"10m\", found \
          \"soon\""
             .to_owned(),
         "--max-steps: `limits.max_steps` must be a whole number, not negative, found -3".to_owned(),
