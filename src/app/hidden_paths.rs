@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::process_env::ProcessEnv;
 use crate::config::{Config, has_address_with_user};
-use crate::exec::{NetworkAccess, SandboxMode};
+use crate::exec::{NetworkAccess, RedactedFile, SandboxMode, describe_hidden_registry};
 use crate::workspace::LinkResolver;
 
 /// Files and folders of the home that hold secrets and nothing that a build needs, by kind.
@@ -33,6 +33,12 @@ const SETTINGS_FILES: &str = "
     .m2/settings.xml .m2/settings-security.xml .gradle/gradle.properties
     .config/pip/pip.conf .pip/pip.conf
 ";
+
+/// Those of them of which commands read the lines about registries, each with its own key.
+const REDACTED_FILES: &str = ".npmrc .yarnrc .config/pip/pip.conf .pip/pip.conf";
+
+/// Keys of these files that registries need, beside their addresses.
+const SHOWN_KEYS: [&str; 5] = ["cafile", "cert", "strict-ssl", "trusted-host", "timeout"];
 
 /// What stands before a secret in such a file.
 const SECRET_MARKERS: [&str; 7] =
@@ -80,34 +86,86 @@ pub(super) fn hidden_paths(
     hidden.into_iter().flat_map(|path| exclude_readable(path, readable)).collect()
 }
 
-/// Returns a warning if a file that is hidden from commands names the registry that the user's packages come from.
+/// Returns the hidden settings that commands read without their secrets, for the registry that they name: package managers
+/// would take packages from the public one.
+pub(super) fn redacted_files(world: &ProcessEnv, hidden: &[PathBuf]) -> Vec<RedactedFile> {
+    let Some(home) = world.folders().home else { return Vec::new() };
+    let files = REDACTED_FILES.split_whitespace().map(|path| home.join(path));
+    let files = files.filter(|file| hidden.contains(file));
+    let shown = files.filter_map(|file| {
+        let text = without_secrets(&fs::read_to_string(&file).ok()?);
+        names_registry(&text).then_some(RedactedFile { file, text })
+    });
+    shown.collect()
+}
+
+/// Returns a warning if another file that is hidden from commands names the registry that the user's packages come from.
 pub(super) fn hidden_registry_warning(config: &Config, world: &ProcessEnv) -> Option<String> {
     let sandbox = &config.settings.sandbox;
     if sandbox.mode == SandboxMode::Off || sandbox.network == NetworkAccess::Off {
         return None;
     }
     let home = world.folders().home?;
-    let mut settings = SETTINGS_FILES.split_whitespace().map(|path| home.join(path));
+    let settings = SETTINGS_FILES.split_whitespace();
+    let is_redacted = |file: &str| REDACTED_FILES.split_whitespace().any(|other| other == file);
+    let mut settings = settings.filter(|file| !is_redacted(file)).map(|path| home.join(path));
     let is_readable = |path: &Path| sandbox.readable.iter().any(|own| path.starts_with(own));
     let file = settings.find(|path| {
         let is_hidden = || has_secret(path) && !is_readable(path);
         fs::read_to_string(path).is_ok_and(|text| names_registry(&text)) && is_hidden()
     })?;
-    let file = file.display();
-    Some(format!(
-        "{file} has a secret and is hidden from commands, and so is the registry that it names: package managers use the \
-         public one. `sandbox.readable = [\"{file}\"]` lets commands read it, secret included"
-    ))
+    Some(describe_hidden_registry(&file))
+}
+
+/// Returns the key of a line of settings for npm, yarn or pip.
+fn key_of(line: &str) -> &str {
+    line.trim().split(['=', ' ']).next().unwrap_or_default().trim_end_matches(':')
+}
+
+/// Returns whether a key names a registry. Those that begin with an address are about the registry there.
+fn is_registry(key: &str) -> bool {
+    let key = key.to_lowercase();
+    !key.starts_with("//")
+        && ["registry", "index-url", "npmregistryserver"].iter().any(|name| key.ends_with(name))
 }
 
 /// Returns whether a line of settings for npm, yarn or pip names a registry.
 fn names_registry(text: &str) -> bool {
-    text.to_lowercase().lines().map(str::trim).any(|line| {
-        let key = line.split(['=', ' ']).next().unwrap_or_default().trim_end_matches(':');
-        // Other keys are about a registry at an address.
-        !key.starts_with("//")
-            && ["registry", "index-url", "npmregistryserver"].iter().any(|name| key.ends_with(name))
-    })
+    text.lines().any(|line| is_registry(key_of(line)))
+}
+
+/// Returns the lines of settings that name registries, without the users in their addresses, and what else [`SHOWN_KEYS`] has.
+fn without_secrets(text: &str) -> String {
+    let (mut shown, mut is_shown) = (String::new(), false);
+    for line in text.lines() {
+        let is_continued = line.starts_with([' ', '\t']) && !line.contains('=');
+        if !is_continued {
+            let key = key_of(line);
+            is_shown = is_registry(key) || SHOWN_KEYS.contains(&key);
+        }
+        let is_section = line.starts_with('[') && line.trim_end().ends_with(']');
+        let line = without_user(line);
+        let addresses = line.split_once("://").map_or("", |(_, rest)| rest);
+        let is_open = !addresses.contains(['?', '@']) && !has_secret_marker(&line);
+        if is_section || is_shown && is_open {
+            shown.push_str(&line);
+            shown.push('\n');
+        }
+    }
+    shown
+}
+
+/// Returns a line without the users and passwords in its addresses.
+fn without_user(line: &str) -> String {
+    let mut parts = line.split("://");
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| c == '/' || c.is_whitespace()).unwrap_or(part.len());
+        let host = part[..end].rfind('@').map_or(0, |at| at + 1);
+        whole.push_str("://");
+        whole.push_str(&part[host..]);
+    }
+    whole
 }
 
 /// Returns whether nothing that commands need, each with links resolved and as it is named, is in a folder.
@@ -130,9 +188,14 @@ fn socket_path(value: &str) -> Option<PathBuf> {
 fn has_secret(path: &Path) -> bool {
     // A file that cannot be read here, or is not text, is hidden to be sure.
     let text = match fs::read_to_string(path) {
-        Ok(text) => text.to_lowercase(),
+        Ok(text) => text,
         Err(error) => return error.kind() != std::io::ErrorKind::NotFound,
     };
+    has_secret_marker(&text)
+}
+
+fn has_secret_marker(text: &str) -> bool {
+    let text = text.to_lowercase();
     SECRET_MARKERS.iter().any(|mark| text.contains(mark))
         || text.contains("://") && has_address_with_user(&text)
 }
@@ -186,6 +249,32 @@ mod tests {
                 hides,
                 "{path}"
             );
+        }
+    }
+
+    #[test]
+    fn settings_are_shown_without_their_secrets() {
+        for (text, shown) in [
+            (
+                "registry=https://npm.example/\n//npm.example/:_authToken=x\n@own:registry=https://u:pw@own.example/r/\nemail=a@b\n_auth=eA==",
+                "registry=https://npm.example/\n@own:registry=https://own.example/r/\n",
+            ),
+            (
+                "[global]\nindex-url = https://u:p@ss@pypi.example/simple\nextra-index-url =\n  https://tok@two.example/s\n  https://three.example/?token=x\npassword = y\n  more",
+                "[global]\nindex-url = https://pypi.example/simple\nextra-index-url =\n  https://two.example/s\n",
+            ),
+            (
+                "registry \"https://yarn.example\"\n\"//yarn.example/:_authToken\" x",
+                "registry \"https://yarn.example\"\n",
+            ),
+            (
+                "registry=https://npm.example/?_authToken=x\ncafile=/etc/ca.pem",
+                "cafile=/etc/ca.pem\n",
+            ),
+            ("//registry=https://a\n_registry_token=x", ""),
+            ("registry=https://u:p/w@npm.example/", ""),
+        ] {
+            assert_eq!(without_secrets(text), shown, "{text}");
         }
     }
 

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::checkpoints::OWN_FOLDERS;
 use super::error::AppError;
-use super::hidden_paths::hidden_paths;
+use super::hidden_paths::{hidden_paths, redacted_files};
 use super::process_env::ProcessEnv;
 use super::skills::{SkillSources, UserSkills};
 use crate::config::{self, Config, HookConfinement, LayerRank, TRUST_VARIABLE};
@@ -227,6 +227,7 @@ fn build_policy(
     let user =
         folders.config.into_iter().chain(followed_files(config, world, &workspace, &user_git));
     let own = own.chain(user_files(user.collect(), skills, &workspace, &writable, &links));
+    let hidden = hidden_paths(world, &sessions, &readable, &[&workspace, temp], &links);
     SandboxPolicy {
         mode: sandbox.mode,
         network: sandbox.network,
@@ -242,7 +243,8 @@ fn build_policy(
         temp_owner: TempOwner::Supervisors,
         writable,
         caches: build_caches(world, &workspace, temp),
-        hidden: hidden_paths(world, &sessions, &readable, &[&workspace, temp], &links),
+        redacted: redacted_files(world, &hidden),
+        hidden,
         readable,
         visible: skills.folders(),
         linked_repository: linked_repository_access(world, &workspace),

@@ -41,11 +41,11 @@ pub use command::{
 pub use command_env::variables::{has_address_password, is_key_variable, is_secret_variable};
 pub use command_env::{VariableFilter, clean_environment};
 pub use confine::policy::{
-    CopiedFile, LinkedRepositoryAccess, NetworkAccess, ResourceLimits, SandboxMode, SandboxPolicy,
-    SandboxRequirement, TempOwner, resolve_path, resolve_within,
+    CopiedFile, LinkedRepositoryAccess, NetworkAccess, RedactedFile, ResourceLimits, SandboxMode,
+    SandboxPolicy, SandboxRequirement, TempOwner, resolve_path, resolve_within,
 };
 pub use confine::temp_folder::remove_abandoned;
-pub use confine::{Enforcement, SandboxGap, SandboxLevel};
+pub use confine::{Enforcement, SandboxGap, SandboxLevel, describe_hidden_registry};
 pub use denial::{explain_denial, sure_denials};
 pub use egress::{AllowedHosts, ConnectionRefusal, HostPattern, HostPatternError};
 pub use package_caches::{PackageCache, PackageCaches, sweep_caches};

@@ -6,6 +6,7 @@
 //! [`SandboxGap`].
 
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
@@ -178,8 +179,17 @@ impl Enforcement {
         policy.need == SandboxRequirement::Preferred || self.satisfies(policy)
     }
 
-    /// Warns, once per process, if commands are not confined as the policy demands.
+    /// Warns, once per process, if commands are not confined as the policy demands, or can't read settings that they need.
     pub(super) fn warn(&self, policy: &SandboxPolicy) {
+        static WARNED_OF_SETTINGS: AtomicBool = AtomicBool::new(false);
+        let hidden = policy.redacted.first().filter(|_| {
+            self.level < SandboxLevel::Namespaces && policy.network != NetworkAccess::Off
+        });
+        if let Some(hidden) = hidden
+            && !WARNED_OF_SETTINGS.swap(true, Ordering::Relaxed)
+        {
+            log::warn!("{}", describe_hidden_registry(&hidden.file));
+        }
         static WARNED: AtomicBool = AtomicBool::new(false);
         if self.satisfies(policy) || WARNED.swap(true, Ordering::Relaxed) {
             return;
@@ -191,4 +201,13 @@ impl Enforcement {
             holes.join(", ")
         );
     }
+}
+
+/// Returns the warning about a hidden file that names the registry which the user's packages come from.
+pub fn describe_hidden_registry(file: &Path) -> String {
+    let file = file.display();
+    format!(
+        "{file} has a secret and is hidden from commands, and so is the registry that it names: package managers use the \
+         public one. `sandbox.readable = [\"{file}\"]` lets commands read it, secret included"
+    )
 }

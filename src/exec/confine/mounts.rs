@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode as FileMode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind,
-    mount_bind_recursive, mount_change, mount_remount, move_mount, open_tree,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
+    mount_bind, mount_bind_recursive, mount_change, mount_remount, move_mount, open_tree, unmount,
 };
 
 use super::landlock;
-use super::policy::{CopiedFile, NetworkAccess, SandboxMode, SandboxPolicy};
+use super::policy::{CopiedFile, NetworkAccess, RedactedFile, SandboxMode, SandboxPolicy};
 use crate::exec::command_env::Variable;
 use crate::exec::package_caches::{OverlayFolders, PackageCache};
 use crate::workspace::open_canonical_parent;
@@ -177,6 +177,8 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
         mount_copy(lent, &temp.join(&policy.copies))?;
     }
     hide_paths(policy)?;
+    // Where the system can't do this, these files stay hidden.
+    let _ = show_redacted(&policy.redacted, &temp.join(&policy.copies));
     hide_sockets(&sockets, |path| writable.contains(path));
     mount_proc()?;
     std::env::set_current_dir("/")?;
@@ -530,6 +532,27 @@ fn hide(path: &Path) -> io::Result<()> {
         mount_bind("/dev/null", path)
     };
     hidden.map_err(|error| describe_error(error, "hide", path))
+}
+
+/// Shows the text of hidden files that is no secret, from a folder that no command can write.
+fn show_redacted(files: &[RedactedFile], copies: &Path) -> io::Result<()> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    let folder = copies.join("redacted");
+    fs::create_dir_all(&folder)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("tmpfs", &folder, "tmpfs", flags, c"size=1m,mode=755")?;
+    let shown = files.iter().enumerate().try_for_each(|(number, RedactedFile { file, text })| {
+        let Ok(path) = file.canonicalize() else { return Ok(()) };
+        let copy = folder.join(number.to_string());
+        fs::write(&copy, text)?;
+        mount_bind(&copy, &path)?;
+        Mount { path, flags }.make_read_only()
+    });
+    unmount(&folder, UnmountFlags::DETACH)?;
+    fs::remove_dir(&folder)?;
+    shown
 }
 
 /// Shows the processes of this namespace only. If that is not allowed, the others are visible but out of reach.

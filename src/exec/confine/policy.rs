@@ -49,6 +49,8 @@ pub struct SandboxPolicy {
     /// Paths that they may neither read nor write.
     #[serde(with = "stored_path")]
     pub hidden: Vec<PathBuf>,
+    /// Hidden files of which commands read what is no secret, where the system can show it.
+    pub redacted: Vec<RedactedFile>,
     /// Readable paths among those that would be hidden.
     #[serde(with = "stored_path")]
     pub readable: Vec<PathBuf>,
@@ -81,6 +83,16 @@ pub struct SandboxPolicy {
     /// The record of pending cleanup, in case the engine is killed.
     #[serde(with = "stored_path")]
     pub record_path: Option<PathBuf>,
+}
+
+/// A hidden file with secrets, and what else is in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RedactedFile {
+    /// The file.
+    #[serde(with = "stored_path")]
+    pub file: PathBuf,
+    /// The text that commands read in its place.
+    pub text: String,
 }
 
 /// A file replaced by a copy that commands may change.

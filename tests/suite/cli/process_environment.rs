@@ -89,17 +89,30 @@ fn root_is_warned_of_a_workspace_that_commands_cannot_write() {
 }
 
 #[test]
+fn commands_read_the_registry_of_the_user_and_not_its_token() {
+    let world = CliFixture::new();
+    let text = "registry=https://u:canary@npm.example/\n//npm.example/:_authToken=canary\n";
+    std::fs::write(world.home().join(".npmrc"), text).unwrap();
+    let model = "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"cat ~/.npmrc; echo x >> ~/.npmrc\" } }]\n\
+                 [[turn]]\ntext = \"Done.\"\n";
+    let ran = world.run_script(model, &["--mode", "yolo"]);
+    let journals = world.journals();
+    assert!(journals.contains("\"registry=https://npm.example/\\n"), "{journals}");
+    assert!(!journals.contains("canary") && !ran.err.contains("use the public one"), "{}", ran.err);
+    assert_eq!(std::fs::read_to_string(world.home().join(".npmrc")).unwrap(), text);
+}
+
+#[test]
 fn the_user_is_warned_if_commands_do_not_know_the_registry() {
     let (world, model) = (CliFixture::new(), "[[turn]]\ntext = \"Done.\"\n");
-    let token = "//npm.example/:_authToken=x\n";
+    let (registry, token) = ("npmRegistryServer: https://npm.example/\n", "npmAuthToken: x\n");
     for (text, args, warns) in [
-        (format!("registry=https://npm.example/\n{token}"), &[][..], true),
-        (format!("@own:registry=https://npm.example/\n{token}"), &[], true),
-        (format!("registry=https://npm.example/\n{token}"), &["--network", "off"], false),
+        (registry.to_owned() + token, &[][..], true),
+        (registry.to_owned() + token, &["--network", "off"], false),
         (token.to_owned(), &[], false),
-        ("registry=https://npm.example/\n".to_owned(), &[], false),
+        (registry.to_owned(), &[], false),
     ] {
-        std::fs::write(world.home().join(".npmrc"), &text).unwrap();
+        std::fs::write(world.home().join(".yarnrc.yml"), &text).unwrap();
         let ran = world.run_script(model, args);
         assert_eq!((ran.code, ran.err.contains("use the public one")), (0, warns), "{text}");
     }
