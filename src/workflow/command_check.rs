@@ -10,7 +10,7 @@ use crate::workflow::engine::CheckReport;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// A command that is over.
-pub(super) struct CommandReport {
+pub(super) struct FinishedCommand {
     /// The command, with keys masked.
     pub(super) line: String,
     /// Its standard output, or what it reports if it failed; `None` if an interrupt stopped it.
@@ -18,7 +18,7 @@ pub(super) struct CommandReport {
     pub(super) seconds: f64,
 }
 
-impl CommandReport {
+impl FinishedCommand {
     /// Returns the command as a check; `None` if an interrupt stopped it.
     pub(super) fn into_check(self) -> Option<CheckReport> {
         let (passed, message) = match self.output? {
@@ -36,12 +36,12 @@ pub(super) fn run_check(
     line: &str,
     timeout: Option<Duration>,
     kept_bytes: usize,
-) -> CommandReport {
+) -> FinishedCommand {
     let began = Instant::now();
     let output = run_command(setup, line, timeout, kept_bytes);
     let seconds = (began.elapsed().as_secs_f64() * 1e3).round() / 1e3;
     let secrets = collect_secrets(&setup.config, &setup.env);
-    CommandReport { line: secrets.mask_all(line), output, seconds }
+    FinishedCommand { line: secrets.mask_all(line), output, seconds }
 }
 
 fn run_command(

@@ -263,9 +263,14 @@ fn words(line: &str) -> Vec<String> {
 
 /// Returns the name that a line of code declares a type with.
 fn declared_type(line: &str) -> Option<&str> {
-    let mut words = line
+    let trimmed = line.trim_start();
+    let unrestricted = match trimmed.strip_prefix("pub(") {
+        Some(restricted) => restricted.split_once(')')?.1,
+        None => trimmed,
+    };
+    let mut words = unrestricted
         .split(|c: char| !c.is_alphanumeric() && c != '_')
-        .skip_while(|word| ["", "pub", "crate", "super", "in", "unsafe"].contains(word));
+        .skip_while(|word| ["", "pub", "unsafe"].contains(word));
     let keyword = words.next()?;
     let name = words.next()?;
     let is_declared = ["struct", "enum", "trait", "type", "union"].contains(&keyword)
@@ -353,6 +358,8 @@ fn no_type_name_stands_for_two_things() {
 fn words_and_types_are_found_in_every_spelling() {
     assert_eq!(words("HttpPost http_post1 isn't"), ["http", "post", "http", "post", "isn", "t"]);
     assert_eq!(declared_type("pub(crate) struct Letter<'a> {"), Some("Letter"));
+    assert_eq!(declared_type("pub(in crate::post) unsafe trait Letter {"), Some("Letter"));
+    assert_eq!(declared_type("    pub(super) enum Letter {"), Some("Letter"));
     assert_eq!(declared_type("    type Output = String;"), None);
     assert_eq!(declared_type("/// An enum Letter"), None);
     assert_eq!(complaints("a.rs", "fn tell(letter: HttpPost)").len(), 3);

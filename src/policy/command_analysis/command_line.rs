@@ -4,7 +4,7 @@ use super::known_variables::KnownVariables;
 use super::options::{is_in, option_values};
 use super::program::{NestedExecution, all_programs, nested_execution, possible_scripts};
 use crate::policy::shell::{
-    self, CommandKind, Pipeline, Redirection, RedirectionKind, ShellCommand, ShellScript,
+    self, CommandKind, Redirection, RedirectionKind, ShellCommand, ShellPipeline, ShellScript,
     ShellWord, UnparsableLine, WordForm, is_name,
 };
 
@@ -148,7 +148,7 @@ impl CommandLine {
     }
 
     /// Returns every pipeline in it.
-    pub(super) fn pipelines(&self) -> impl Iterator<Item = &Pipeline> {
+    pub(super) fn pipelines(&self) -> impl Iterator<Item = &ShellPipeline> {
         self.scripts.iter().flat_map(|script| {
             let inner = script.commands().into_iter().flat_map(ShellCommand::inner_scripts);
             std::iter::once(script).chain(inner).flat_map(|script| &script.pipelines)
@@ -187,7 +187,7 @@ impl CommandLine {
 fn printed_words(words: &[ShellWord]) -> Option<Vec<ShellWord>> {
     let (first, rest) = words.split_first()?;
     let [script] = first.scripts.as_slice() else { return None };
-    let [Pipeline { commands, .. }] = script.pipelines.as_slice() else { return None };
+    let [ShellPipeline { commands, .. }] = script.pipelines.as_slice() else { return None };
     let [printer] = commands.as_slice() else { return None };
     printer.name().filter(|name| is_in(name, "echo printf which command type"))?;
     let named = printer.words[1..].iter().filter(|word| !word.text.starts_with(['-', '%']));

@@ -10,7 +10,7 @@ use super::program::{NestedExecution, all_programs, is_shell, nested_execution};
 use super::unparsed::possible_programs;
 use crate::policy::file_patterns::names_may_match;
 use crate::policy::shell::{
-    CommandKind, Pipeline, RedirectionKind, ShellCommand, ShellScript, ShellWord, WordForm,
+    CommandKind, RedirectionKind, ShellCommand, ShellPipeline, ShellScript, ShellWord, WordForm,
 };
 
 /// What makes a program dangerous.
@@ -184,7 +184,7 @@ fn is_vital(place: &str, form: WordForm) -> bool {
 
 /// Returns what is wrong with programs that are connected: a removal of folders that one prints, a download that another
 /// one runs, a script that starts itself twice.
-fn pipeline_danger(line: &CommandLine, pipeline: &Pipeline) -> Option<String> {
+fn pipeline_danger(line: &CommandLine, pipeline: &ShellPipeline) -> Option<String> {
     let parts: Vec<Vec<ShellCommand>> = pipeline.commands.iter().map(programs_in).collect();
     let has = |part: &[ShellCommand], name: &str| part[0].name() == Some(name);
     let removes =
@@ -215,7 +215,7 @@ fn programs_in(command: &ShellCommand) -> Vec<ShellCommand> {
 fn fork_bomb(command: &ShellCommand) -> Option<String> {
     let CommandKind::Function(name) = &command.kind else { return None };
     let calls = command.commands().into_iter().filter(|inner| runs_itself(inner, name)).count();
-    let is_bomb = |pipeline: &Pipeline| {
+    let is_bomb = |pipeline: &ShellPipeline| {
         let is_parallel = pipeline.is_background || pipeline.commands.len() > 1;
         is_parallel && pipeline.commands.iter().any(|part| runs_itself(part, name))
     };

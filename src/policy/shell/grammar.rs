@@ -2,8 +2,8 @@
 
 use super::parser::{ShellParser, ends_word, is_name, is_variable};
 use super::syntax::{
-    Assignment, CommandKind, Pipeline, Redirection, RedirectionKind, ShellCommand, ShellScript,
-    ShellWord, WordForm,
+    Assignment, CommandKind, Redirection, RedirectionKind, ShellCommand, ShellPipeline,
+    ShellScript, ShellWord, WordForm,
 };
 use super::{ParseResult, UnparsableLine, fail};
 
@@ -87,8 +87,8 @@ impl ShellParser {
         found.copied()
     }
 
-    fn parse_pipeline(&mut self) -> ParseResult<Pipeline> {
-        let mut pipeline = Pipeline::default();
+    fn parse_pipeline(&mut self) -> ParseResult<ShellPipeline> {
+        let mut pipeline = ShellPipeline::default();
         loop {
             self.skip_lines();
             while self.take_keyword("!") || self.take_keyword("time") {
@@ -171,7 +171,7 @@ impl ShellParser {
 
     fn parse_function(&mut self, name: String) -> ParseResult<ShellCommand> {
         self.skip_lines();
-        let body = Pipeline { commands: vec![self.parse_command()?], is_background: false };
+        let body = ShellPipeline { commands: vec![self.parse_command()?], is_background: false };
         let scripts = vec![ShellScript { pipelines: vec![body] }];
         Ok(ShellCommand { kind: CommandKind::Function(name), scripts, ..Default::default() })
     }

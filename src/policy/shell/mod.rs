@@ -10,8 +10,8 @@ mod word;
 
 pub(super) use parser::{is_name, is_variable};
 pub(super) use syntax::{
-    Assignment, CommandKind, Pipeline, Redirection, RedirectionKind, ShellCommand, ShellScript,
-    ShellWord, WordForm,
+    Assignment, CommandKind, Redirection, RedirectionKind, ShellCommand, ShellPipeline,
+    ShellScript, ShellWord, WordForm,
 };
 pub(super) use word::PROCESS_SUBSTITUTION;
 

@@ -4,12 +4,12 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::policy) struct ShellScript {
     /// What is run.
-    pub pipelines: Vec<Pipeline>,
+    pub pipelines: Vec<ShellPipeline>,
 }
 
 /// Commands connected by pipes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::policy) struct Pipeline {
+pub(in crate::policy) struct ShellPipeline {
     /// The commands in order.
     pub commands: Vec<ShellCommand>,
     /// Whether the shell does not wait for it.

@@ -26,7 +26,7 @@ use crate::types::FaultKind;
 use crate::view::{
     CostSource, JsonFormat, JsonSink, OptionalSink, ReportSink, Reporter, RunInfo, RunResult,
 };
-use crate::workflow::command_check::{CommandReport, run_check};
+use crate::workflow::command_check::{FinishedCommand, run_check};
 use crate::workflow::engine::{SessionRun, StepSetup, WorkflowError};
 use crate::workflow::self_eval::{
     Evaluation, RetryContext, change_evaluator, change_message, evaluate,
@@ -362,7 +362,7 @@ impl CellRunner<'_> {
             return Ok(true);
         }
         for line in &cell.task.setup {
-            let CommandReport { line, output, .. } = run_command(setup, line);
+            let FinishedCommand { line, output, .. } = run_command(setup, line);
             match output {
                 Some(Ok(_)) => {}
                 Some(Err(why)) => {
@@ -569,7 +569,7 @@ fn check(cell: &BatchCell, setup: &RunSetup, result: &mut Value) -> bool {
 }
 
 /// Runs a command of the manifest.
-fn run_command(setup: &RunSetup, line: &str) -> CommandReport {
+fn run_command(setup: &RunSetup, line: &str) -> FinishedCommand {
     let timeout = setup.config.settings.limits.timeout.map(Duration::from);
     run_check(setup, line, timeout, MAX_OUTPUT_BYTES)
 }

@@ -25,7 +25,7 @@ use crate::view::sanitize;
 use crate::workflow::batch::BatchFileError;
 use crate::workflow::batch::BatchRunError;
 use crate::workflow::batch::coordination::{ChargeLimits, CoordinationError};
-use crate::workflow::command_check::{CommandReport, run_check};
+use crate::workflow::command_check::{FinishedCommand, run_check};
 use crate::workflow::self_eval::{evaluation_charge, stored_evaluations};
 use crate::workspace::worktree::WorktreeError;
 
@@ -528,7 +528,7 @@ impl ActiveStep<'_> {
     }
 
     /// Runs a command in the workspace. `None` if the time was over.
-    fn run_command(&self, line: &str) -> Option<CommandReport> {
+    fn run_command(&self, line: &str) -> Option<FinishedCommand> {
         let StepSetup { setup, .. } = self.setup().ok()?;
         let left = self.run.time_left();
         if left == Some(Duration::ZERO) {
