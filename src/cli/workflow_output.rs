@@ -19,7 +19,7 @@ use architect::view::report::RunReport;
 use architect::view::{CostSource, RunInfo, RunResult, sanitize};
 use architect::workflow::batch::coordination::ChargeLimits;
 use architect::workflow::batch::plain_name;
-use architect::workflow::engine::machine::{End, Limit, Program, StepEvent};
+use architect::workflow::engine::machine::{Program, StepEvent, WorkflowEnd, WorkflowLimit};
 use architect::workflow::engine::{
     EventDetail, IterationRecord, MAX_ITEMS, StepDefinition, StepSetup, StoredEvent, Workflow,
     WorkflowError, WorkflowEvent, WorkflowHistory, WorkflowJournal, WorkflowJournalError,
@@ -240,7 +240,8 @@ impl StartedWorkflow<'_> {
             (WorkflowOutcome::Ended(_), _) | (_, None) => outcome,
             (_, Some(signal)) => WorkflowOutcome::Interrupted(signal),
         };
-        if let (WorkflowOutcome::Ended(End::NotMeasured), why) = (outcome, &history.first_measured)
+        if let (WorkflowOutcome::Ended(WorkflowEnd::NotMeasured), why) =
+            (outcome, &history.first_measured)
         {
             let why = why.as_ref().and_then(|it| it.as_ref().err()).map_or("", String::as_str);
             let why = sanitize::multiline(why);
@@ -310,12 +311,12 @@ impl StartedWorkflow<'_> {
             status: reason.status(),
             stop_reason: Some(reason),
             exit_code: match outcome {
-                WorkflowOutcome::Ended(End::SessionFailed(code)) => code,
+                WorkflowOutcome::Ended(WorkflowEnd::SessionFailed(code)) => code,
                 _ => info.exit_code(reason),
             },
             output: answer.unwrap_or(&sentence).into(),
             error: match outcome {
-                WorkflowOutcome::Ended(End::TooManyItems) => Some(sentence.as_str().into()),
+                WorkflowOutcome::Ended(WorkflowEnd::TooManyItems) => Some(sentence.as_str().into()),
                 _ => report.and_then(|report| report.error.as_deref()).map(Into::into),
             },
             cost,
@@ -334,24 +335,30 @@ impl StartedWorkflow<'_> {
         };
         match outcome {
             WorkflowOutcome::Interrupted(signal) => StopReason::UserInterrupt(signal),
-            WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => {
+            WorkflowOutcome::Ended(WorkflowEnd::LimitReached(WorkflowLimit::Time)) => {
                 StopReason::Closed(CloseReason::Timeout)
             }
-            WorkflowOutcome::Ended(End::LimitReached(Limit::Budget)) => {
+            WorkflowOutcome::Ended(WorkflowEnd::LimitReached(WorkflowLimit::Budget)) => {
                 StopReason::Closed(CloseReason::BudgetExceeded)
             }
-            WorkflowOutcome::Ended(End::Succeeded) => StopReason::LlmDone,
-            WorkflowOutcome::Ended(End::TooManyItems | End::ItemFailed) => StopReason::ChecksFailed,
-            WorkflowOutcome::Ended(End::IterationsUsed | End::NothingChanged) if has_checks => {
+            WorkflowOutcome::Ended(WorkflowEnd::Succeeded) => StopReason::LlmDone,
+            WorkflowOutcome::Ended(WorkflowEnd::TooManyItems | WorkflowEnd::ItemFailed) => {
+                StopReason::ChecksFailed
+            }
+            WorkflowOutcome::Ended(WorkflowEnd::IterationsUsed | WorkflowEnd::NothingChanged)
+                if has_checks =>
+            {
                 StopReason::ChecksFailed
             }
             WorkflowOutcome::Ended(
-                End::IterationsUsed | End::NothingChanged | End::NotMeasured,
+                WorkflowEnd::IterationsUsed
+                | WorkflowEnd::NothingChanged
+                | WorkflowEnd::NotMeasured,
             ) => StopReason::Closed(CloseReason::MaxSteps),
-            WorkflowOutcome::Ended(End::Incomplete) => {
+            WorkflowOutcome::Ended(WorkflowEnd::Incomplete) => {
                 of_last_session().unwrap_or(StopReason::ChecksFailed)
             }
-            WorkflowOutcome::Ended(End::SessionFailed(code)) => {
+            WorkflowOutcome::Ended(WorkflowEnd::SessionFailed(code)) => {
                 let has_code = |reason: &StopReason| reason.exit_code() == code;
                 let failure = StopReason::ALL.into_iter().find(has_code);
                 let of_session = of_last_session().filter(has_code);
@@ -410,16 +417,16 @@ impl StartedWorkflow<'_> {
 fn end_name(outcome: WorkflowOutcome) -> &'static str {
     match outcome {
         WorkflowOutcome::Interrupted(_) => "interrupted",
-        WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => "time",
-        WorkflowOutcome::Ended(End::Succeeded) => "succeeded",
-        WorkflowOutcome::Ended(End::IterationsUsed) => "iterations_used",
-        WorkflowOutcome::Ended(End::NothingChanged) => "nothing_changed",
-        WorkflowOutcome::Ended(End::TooManyItems) => "too_many_items",
-        WorkflowOutcome::Ended(End::ItemFailed) => "item_failed",
-        WorkflowOutcome::Ended(End::Incomplete) => "incomplete",
-        WorkflowOutcome::Ended(End::LimitReached(Limit::Budget)) => "budget",
-        WorkflowOutcome::Ended(End::SessionFailed(_)) => "session_failed",
-        WorkflowOutcome::Ended(End::NotMeasured) => "not_measured",
+        WorkflowOutcome::Ended(WorkflowEnd::LimitReached(WorkflowLimit::Time)) => "time",
+        WorkflowOutcome::Ended(WorkflowEnd::Succeeded) => "succeeded",
+        WorkflowOutcome::Ended(WorkflowEnd::IterationsUsed) => "iterations_used",
+        WorkflowOutcome::Ended(WorkflowEnd::NothingChanged) => "nothing_changed",
+        WorkflowOutcome::Ended(WorkflowEnd::TooManyItems) => "too_many_items",
+        WorkflowOutcome::Ended(WorkflowEnd::ItemFailed) => "item_failed",
+        WorkflowOutcome::Ended(WorkflowEnd::Incomplete) => "incomplete",
+        WorkflowOutcome::Ended(WorkflowEnd::LimitReached(WorkflowLimit::Budget)) => "budget",
+        WorkflowOutcome::Ended(WorkflowEnd::SessionFailed(_)) => "session_failed",
+        WorkflowOutcome::Ended(WorkflowEnd::NotMeasured) => "not_measured",
     }
 }
 
@@ -455,7 +462,8 @@ impl WorkflowProgress {
             WorkflowOutcome::Ended(end) => {
                 let text = self.lang.pick(end_texts(end, kind == "loop", history));
                 match end {
-                    End::LimitReached(Limit::Time) | End::SessionFailed(_) => {
+                    WorkflowEnd::LimitReached(WorkflowLimit::Time)
+                    | WorkflowEnd::SessionFailed(_) => {
                         format!("{text}; {again}")
                     }
                     _ => text,
@@ -488,27 +496,27 @@ impl WorkflowProgress {
 }
 
 /// Returns how a workflow ended, in English and Spanish.
-fn end_texts(end: End, is_loop: bool, history: &WorkflowHistory) -> [String; 2] {
+fn end_texts(end: WorkflowEnd, is_loop: bool, history: &WorkflowHistory) -> [String; 2] {
     let is_new = history.iterations.is_empty();
     let texts = match end {
-        End::Succeeded if is_loop && is_new => [
+        WorkflowEnd::Succeeded if is_loop && is_new => [
             "the checks pass already: there is nothing to do",
             "las comprobaciones ya pasan: no hay nada que hacer",
         ],
-        End::Succeeded if is_loop => ["the checks pass", "las comprobaciones pasan"],
-        End::Succeeded => ["all steps are done", "todos los pasos están hechos"],
-        End::IterationsUsed if is_loop => [
+        WorkflowEnd::Succeeded if is_loop => ["the checks pass", "las comprobaciones pasan"],
+        WorkflowEnd::Succeeded => ["all steps are done", "todos los pasos están hechos"],
+        WorkflowEnd::IterationsUsed if is_loop => [
             "all iterations are used; the same command with more --iterations continues",
             "se usaron todas las iteraciones; la misma orden con más --iterations continúa",
         ],
-        End::IterationsUsed => {
+        WorkflowEnd::IterationsUsed => {
             ["a step has used all its iterations", "un paso usó todas sus iteraciones"]
         }
-        End::NothingChanged => [
+        WorkflowEnd::NothingChanged => [
             "two iterations in a row changed nothing; the same command tries again",
             "dos iteraciones seguidas no cambiaron nada; la misma orden lo intenta de nuevo",
         ],
-        End::TooManyItems => {
+        WorkflowEnd::TooManyItems => {
             let items = history.items.unwrap_or_default();
             return [
                 format!("the list of a step has {items} items; at most {MAX_ITEMS} are possible"),
@@ -517,18 +525,20 @@ fn end_texts(end: End, is_loop: bool, history: &WorkflowHistory) -> [String; 2] 
                 ),
             ];
         }
-        End::ItemFailed => [
+        WorkflowEnd::ItemFailed => [
             "the checks of an item fail; the same command runs them again",
             "las comprobaciones de un elemento fallan; la misma orden las repite",
         ],
-        End::Incomplete => ["a step ended early", "un paso terminó antes de tiempo"],
-        End::LimitReached(Limit::Budget) => [
+        WorkflowEnd::Incomplete => ["a step ended early", "un paso terminó antes de tiempo"],
+        WorkflowEnd::LimitReached(WorkflowLimit::Budget) => [
             "the budget is used; the same command with a larger one continues",
             "el presupuesto se agotó; la misma orden con uno mayor continúa",
         ],
-        End::LimitReached(Limit::Time) => ["the time is over", "el tiempo se acabó"],
-        End::SessionFailed(_) => ["a session failed", "una sesión falló"],
-        End::NotMeasured => ["there is no number to improve", "no hay número que mejorar"],
+        WorkflowEnd::LimitReached(WorkflowLimit::Time) => {
+            ["the time is over", "el tiempo se acabó"]
+        }
+        WorkflowEnd::SessionFailed(_) => ["a session failed", "una sesión falló"],
+        WorkflowEnd::NotMeasured => ["there is no number to improve", "no hay número que mejorar"],
     };
     texts.map(str::to_owned)
 }

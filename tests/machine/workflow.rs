@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use architect::journal::SessionId;
 use architect::machine::chart::{Chart, ChartTransition};
 use architect::workflow::engine::machine::{
-    Direction, End, Goal, Limit, Measurement, Program, SessionEnd, SessionOutcome, StepEvent,
-    StepNeed, StepRules, WorkflowActivity, WorkflowState, step,
+    Measurement, MetricDirection, Program, SessionEnd, SessionOutcome, StepEvent, StepGoal,
+    StepNeed, StepRules, WorkflowActivity, WorkflowEnd, WorkflowLimit, WorkflowState, step,
 };
 
 use crate::workflow_guards::{GUARDS, holds};
@@ -23,15 +23,15 @@ fn chart() -> Chart {
 /// Returns programs with one step of every kind, and some with two steps.
 fn programs() -> Vec<Program> {
     let mut rules = Vec::new();
-    for goal in [Goal::Answered, Goal::Tested, Goal::Unbounded, Goal::EachTested] {
-        for metric in [None, Some(Direction::Maximize)] {
+    for goal in [StepGoal::Answered, StepGoal::Tested, StepGoal::Unbounded, StepGoal::EachTested] {
+        for metric in [None, Some(MetricDirection::Maximize)] {
             for (iterations, max_unchanged) in [(0, None), (2, None), (3, Some(2))] {
-                let is_rechecked = goal == Goal::Tested;
+                let is_rechecked = goal == StepGoal::Tested;
                 rules.push(StepRules { goal, metric, iterations, max_unchanged, is_rechecked });
             }
         }
     }
-    let smaller = StepRules { metric: Some(Direction::Minimize), ..rules[10] };
+    let smaller = StepRules { metric: Some(MetricDirection::Minimize), ..rules[10] };
     let (of_loop, build) = (rules[8], StepRules { iterations: 1, ..rules[1] });
     let two = [[build, of_loop], [of_loop, build], [build, build], [rules[4], build]];
     let one = rules.into_iter().chain([smaller]).map(|rules| vec![rules]);
@@ -44,14 +44,14 @@ fn events(session: SessionId) -> Vec<StepEvent> {
     let needs = [StepNeed::Nothing, StepNeed::Iterations, StepNeed::Items(2), StepNeed::Items(9)];
     events.extend(needs.map(StepEvent::Decided));
     events.extend([true, false].map(|is_passed| StepEvent::Tested { is_passed }));
-    events.extend([Limit::Budget].map(StepEvent::Limited));
+    events.extend([WorkflowLimit::Budget].map(StepEvent::Limited));
     events.extend([None, Some(1)].map(|iterations| StepEvent::Continued { iterations }));
     events.push(StepEvent::Measured(None));
     events.extend([1.0, 2.0].map(|number| StepEvent::Measured(Measurement::new(number))));
     let outcomes = [
         SessionOutcome::Answered,
         SessionOutcome::Partial,
-        SessionOutcome::Limited(Limit::Budget),
+        SessionOutcome::Limited(WorkflowLimit::Budget),
         SessionOutcome::Failed(1),
     ];
     for outcome in outcomes {
@@ -175,7 +175,7 @@ fn violations(program: &Program, step: StepFunction) -> BTreeSet<&'static str> {
     explore(program, step, |state, event, next| {
         let (before, after) = (&state.place, &next.place);
         let rules = program.rules(before).unwrap();
-        let is_each = rules.goal == Goal::EachTested;
+        let is_each = rules.goal == StepGoal::EachTested;
         if is_each
             && rules.metric.is_none()
             && matches!(state.activity, WorkflowActivity::Running(_) | WorkflowActivity::Testing)
@@ -187,7 +187,7 @@ fn violations(program: &Program, step: StepFunction) -> BTreeSet<&'static str> {
         if let (WorkflowActivity::Deciding, StepEvent::Decided(StepNeed::Items(count))) =
             (state.activity, event)
             && *count > rules.iterations
-            && next.activity != WorkflowActivity::Done(End::TooManyItems)
+            && next.activity != WorkflowActivity::Done(WorkflowEnd::TooManyItems)
         {
             found.insert("with too many items, none begins");
         }
@@ -214,7 +214,7 @@ fn violations(program: &Program, step: StepFunction) -> BTreeSet<&'static str> {
             && (!is_each || before.iteration >= program.max_iterations(before))
             && !matches!(
                 next.activity,
-                WorkflowActivity::Deciding | WorkflowActivity::Done(End::Succeeded)
+                WorkflowActivity::Deciding | WorkflowActivity::Done(WorkflowEnd::Succeeded)
             )
         {
             found.insert("nothing begins after the tests have passed");
@@ -314,7 +314,7 @@ fn seeded_defects_are_found() {
         _ => step(program, state, event),
     };
     let has_no_bound: StepFunction = |program, state, event| match step(program, state, event) {
-        WorkflowState { place, activity: WorkflowActivity::Done(End::IterationsUsed) }
+        WorkflowState { place, activity: WorkflowActivity::Done(WorkflowEnd::IterationsUsed) }
             if place.iteration < 5 =>
         {
             WorkflowActivity::Starting.at(place)

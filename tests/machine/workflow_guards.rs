@@ -1,8 +1,8 @@
 //! The guards of the chart of a workflow: each name is a function of a program, a state and an event.
 
 use architect::workflow::engine::machine::{
-    Direction, End, Goal, Program, SessionEnd, SessionOutcome, StepEvent, StepNeed, StepPosition,
-    StepRules, WorkflowActivity, WorkflowState,
+    MetricDirection, Program, SessionEnd, SessionOutcome, StepEvent, StepGoal, StepNeed,
+    StepPosition, StepRules, WorkflowActivity, WorkflowEnd, WorkflowState,
 };
 
 /// The names of the guards.
@@ -41,7 +41,7 @@ pub(crate) fn holds(
         "isReached" => is_reached(program, rules, state, event),
         // There is a session that can be resumed.
         "resumesSession" => {
-            let is_over = matches!(state.activity, WorkflowActivity::Done(end) if !matches!(end, End::SessionFailed(_)));
+            let is_over = matches!(state.activity, WorkflowActivity::Done(end) if !matches!(end, WorkflowEnd::SessionFailed(_)));
             place.session.is_some() && !is_over
         }
         // A number has to be measured before the first iteration.
@@ -57,11 +57,11 @@ pub(crate) fn holds(
         "hasTooManyItems" => items(event).is_some_and(|count| count > program.most_items(place)),
         // The tests failed, and each iteration has to pass them.
         "isItemFailed" => {
-            rules.goal == Goal::EachTested
+            rules.goal == StepGoal::EachTested
                 && matches!(event, StepEvent::Tested { is_passed: false })
         }
         // The tests of an iteration failed, and may pass now.
-        "testsAgain" => state.activity == WorkflowActivity::Done(End::ItemFailed),
+        "testsAgain" => state.activity == WorkflowActivity::Done(WorkflowEnd::ItemFailed),
         // The session failed.
         "isFailed" => matches!(outcome(event), Some(SessionOutcome::Failed(_))),
         // The iteration has changed files, and has to improve a number.
@@ -73,16 +73,16 @@ pub(crate) fn holds(
         "isTested" => {
             let is_first = state.activity == WorkflowActivity::Measuring && place.best.is_none();
             match rules.goal {
-                Goal::Tested => !is_first,
-                Goal::EachTested => !is_first && number.limit_is_clear,
-                Goal::Answered | Goal::Unbounded => false,
+                StepGoal::Tested => !is_first,
+                StepGoal::EachTested => !is_first && number.limit_is_clear,
+                StepGoal::Answered | StepGoal::Unbounded => false,
             }
         }
         // The iteration has not improved the number.
         "isWorse" => place.best.is_some() && !improves(rules, place, event),
         // What has ended the workflow may not hold any more.
         "decidesAgain" => {
-            state.activity != WorkflowActivity::Done(End::Succeeded) || rules.is_rechecked
+            state.activity != WorkflowActivity::Done(WorkflowEnd::Succeeded) || rules.is_rechecked
         }
         _ => panic!("unknown guard {guard}"),
     }
@@ -112,7 +112,7 @@ impl IterationFacts {
                 unchanged: if *has_changed { 0 } else { place.unchanged + 1 },
                 limit_is_clear: !matches!(outcome, SessionOutcome::Limited(_)),
                 most: None,
-                is_valid: rules.goal != Goal::Answered || *outcome != SessionOutcome::Partial,
+                is_valid: rules.goal != StepGoal::Answered || *outcome != SessionOutcome::Partial,
             },
             StepEvent::Measured(number) => {
                 usual(number.is_some() || place.best.is_some() && place.session.is_some())
@@ -153,14 +153,14 @@ fn is_reached(
     match event {
         StepEvent::Decided(need) => matches!(need, StepNeed::Nothing | StepNeed::Items(0)),
         StepEvent::Tested { is_passed } => {
-            *is_passed && (rules.goal != Goal::EachTested || is_last)
+            *is_passed && (rules.goal != StepGoal::EachTested || is_last)
         }
         StepEvent::Ended(end) => {
-            rules.goal == Goal::Answered && is_last && end.outcome == SessionOutcome::Answered
+            rules.goal == StepGoal::Answered && is_last && end.outcome == SessionOutcome::Answered
         }
         // The session has answered before it was measured, or a limit has ended it.
         StepEvent::Measured(_) => {
-            rules.goal == Goal::Answered
+            rules.goal == StepGoal::Answered
                 && is_last
                 && place.limit.is_none()
                 && improves(rules, place, event)
@@ -174,10 +174,10 @@ fn is_reached(
 
 fn improves(rules: &StepRules, place: &StepPosition, event: &StepEvent) -> bool {
     match (event, rules.metric, place.best) {
-        (StepEvent::Measured(Some(number)), Some(Direction::Maximize), Some(best)) => {
+        (StepEvent::Measured(Some(number)), Some(MetricDirection::Maximize), Some(best)) => {
             *number > best
         }
-        (StepEvent::Measured(Some(number)), Some(Direction::Minimize), Some(best)) => {
+        (StepEvent::Measured(Some(number)), Some(MetricDirection::Minimize), Some(best)) => {
             *number < best
         }
         _ => false,

@@ -90,6 +90,10 @@ const TYPES: &[(&str, &str)] = &[
     ("Ahead", "StricterThan"),
     ("Trouble", "Problem"),
     ("Shape", "ValueType"),
+    ("Left", "RemainingLimits"),
+    ("Changed Covered Impatient Open Typed", "a noun for what is or does so"),
+    ("Cell Claim Refusal Record Request", "Coordination…, or a noun that says of what"),
+    ("Direction End Goal Limit", "Workflow…, or a noun that says of what"),
     (
         "Answer Ask Ended Found Got Line Masks Near Parting Places Repairs Said Tell Tree Use Used What",
         "a noun that says of what",

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use architect::app::ProcessEnv;
-use architect::workflow::engine::machine::Direction;
+use architect::workflow::engine::machine::MetricDirection;
 use architect::workflow::engine::{Metric, StepSetup, Workflow};
 use architect::workspace::worktree::WorktreeContent;
 use serde_json::json;
@@ -91,8 +91,8 @@ fn check_goal(args: &LoopArgs) -> Result<Option<Metric>, CliError> {
         return Err(CliError::usage("the command of --check or --metric is empty"));
     }
     let direction = match (args.maximize, args.minimize) {
-        (true, _) => Some(Direction::Maximize),
-        (_, true) => Some(Direction::Minimize),
+        (true, _) => Some(MetricDirection::Maximize),
+        (_, true) => Some(MetricDirection::Minimize),
         (false, false) => None,
     };
     match (&args.metric, direction) {

@@ -67,14 +67,14 @@ pub(super) struct EgressProxy {
 struct ProxyState {
     hosts: AllowedHosts,
     refused: Mutex<Vec<ConnectionRefusal>>,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     /// The most simultaneous connections of this worker, and of all.
     most: [usize; 2],
 }
 
 /// The connections that are open.
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     next: u64,
     /// One or both ends of each connection.
     ends: HashMap<u64, Vec<Arc<TcpStream>>>,
@@ -144,7 +144,7 @@ impl Drop for EgressProxy {
     }
 }
 
-impl Open {
+impl OpenConnections {
     fn add(&mut self, client: Arc<TcpStream>) -> u64 {
         self.next += 1;
         self.ends.insert(self.next, vec![client]);
@@ -189,7 +189,7 @@ impl ProxyState {
     }
 
     fn handle_connection(&self, number: u64, client: &TcpStream) -> io::Result<()> {
-        let mut reader = BufReader::new(Impatient::new(client));
+        let mut reader = BufReader::new(TimedReader::new(client));
         let Some(request) = request::read(&mut reader)? else { return Ok(()) };
         let opened = request.and_then(|request| {
             let (ProxyRequest::Tunnel { host, port } | ProxyRequest::Forward { host, port, .. }) =
@@ -224,7 +224,7 @@ impl ProxyState {
             }
             ProxyRequest::Tunnel { host, port } => {
                 (&*client).write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
-                *reader.get_mut() = Impatient::new(client);
+                *reader.get_mut() = TimedReader::new(client);
                 relay(client, &server, |to| {
                     let opening = if names_port {
                         Vec::new()
@@ -279,12 +279,12 @@ impl Drop for ConnectionSlot {
 }
 
 /// Reads from a client with a time limit for the whole.
-struct Impatient<'a> {
+struct TimedReader<'a> {
     client: &'a TcpStream,
     until: Option<Instant>,
 }
 
-impl<'a> Impatient<'a> {
+impl<'a> TimedReader<'a> {
     fn new(client: &'a TcpStream) -> Self {
         Self { client, until: Some(Instant::now() + HEAD_TIMEOUT) }
     }
@@ -295,7 +295,7 @@ impl<'a> Impatient<'a> {
     }
 }
 
-impl Read for Impatient<'_> {
+impl Read for TimedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if let Some(until) = self.until {
             let left = until.saturating_duration_since(Instant::now());
@@ -587,7 +587,7 @@ mod tests {
     fn a_slow_client_is_disconnected() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut over = Impatient { client: &client, until: Some(Instant::now()) };
+        let mut over = TimedReader { client: &client, until: Some(Instant::now()) };
         assert_eq!(over.read(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 

@@ -16,7 +16,7 @@ use crate::exec::confine::{Enforcement, RUNTIME_FOLDERS, SandboxGap, named_socke
 
 /// The files that a worker covers.
 #[derive(Debug, Default)]
-pub(in crate::exec) struct Covered {
+pub(in crate::exec) struct CoveredPaths {
     /// Hidden and protected paths.
     paths: BTreeMap<PathBuf, Identity>,
     /// Sockets of other programs; `None` where access rules also hold for later ones.
@@ -45,7 +45,7 @@ fn identity(path: &Path) -> Identity {
     [path.symlink_metadata().ok().map(numbers), path.metadata().ok().map(numbers)]
 }
 
-impl Covered {
+impl CoveredPaths {
     /// Records the existing paths that a policy covers.
     pub(in crate::exec) fn by(policy: &SandboxPolicy) -> Self {
         if policy.mode == SandboxMode::Off {
@@ -134,20 +134,20 @@ mod tests {
             hidden: vec![path("there"), path("later")],
             ..SandboxPolicy::off("/w")
         };
-        let covered = Covered::by(&policy);
+        let covered = CoveredPaths::by(&policy);
         assert!(!covered.is_outdated());
         fs::write(path("there"), "changed").unwrap();
         assert!(!covered.is_outdated());
         fs::write(path("new"), "").unwrap();
         fs::rename(path("new"), path("there")).unwrap();
         assert!(covered.is_outdated());
-        let covered = Covered::by(&policy);
+        let covered = CoveredPaths::by(&policy);
         // A removed file needs no cover.
         fs::remove_file(path("there")).unwrap();
         assert!(!covered.is_outdated());
         fs::write(path("later"), "").unwrap();
         assert!(covered.is_outdated());
-        let mut covered = Covered::by(&policy);
+        let mut covered = CoveredPaths::by(&policy);
         let _second = UnixListener::bind(path("second")).unwrap();
         assert!(covered.is_outdated());
         covered.limited_to(&Enforcement::none());

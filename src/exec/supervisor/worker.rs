@@ -23,7 +23,7 @@ use crate::exec::confine::{Enforcement, SandboxLevel};
 use crate::exec::egress::EgressProxy;
 use crate::exec::protected::absent_paths::AbsentPaths;
 #[cfg(target_os = "linux")]
-use crate::exec::protected::covered::Covered;
+use crate::exec::protected::covered::CoveredPaths;
 use crate::exec::protected::snapshot::ProtectedPaths;
 
 /// What a worker runs in.
@@ -44,7 +44,7 @@ pub(in crate::exec) struct SupervisorWorker {
     absent: AbsentPaths,
     /// The files of other programs that it covers.
     #[cfg(target_os = "linux")]
-    covered: Covered,
+    covered: CoveredPaths,
     /// The folder for its copies of configuration files, in the folder for temporary files.
     pub copies: PathBuf,
     /// `None` for a thread, which ends with its link.
@@ -114,7 +114,7 @@ impl SupervisorWorker {
             egress: None,
             absent: AbsentPaths::new(policy),
             #[cfg(target_os = "linux")]
-            covered: Covered::default(),
+            covered: CoveredPaths::default(),
             copies: policy.copies.clone(),
             process: None,
         };
@@ -124,7 +124,7 @@ impl SupervisorWorker {
     fn process(program: &Path, policy: &SandboxPolicy, env: &[Variable]) -> io::Result<Self> {
         let (mut worker, theirs) = Self::prepare(policy)?;
         #[cfg(target_os = "linux")]
-        (worker.covered = Covered::by(policy));
+        (worker.covered = CoveredPaths::by(policy));
         let process = std::process::Command::new(program)
             .arg(helper::ARGUMENT)
             .env_clear()

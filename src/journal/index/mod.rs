@@ -88,14 +88,14 @@ impl SessionIndex {
         store: &SessionStore,
         needs_whole: bool,
         query: impl Fn(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<Changed<T>> {
+    ) -> Result<UpdatedIndex<T>> {
         let change = |database: rusqlite::Result<Connection>, is_in_memory| {
             let mut database = database?;
             let update = update::update(store, &mut database, needs_whole)?;
             let answer = query(&database)?;
             let generation = database::generation(&database)?;
             let index = Self { store: store.clone(), database, generation, is_in_memory };
-            Ok(Changed { index, update, answer })
+            Ok(UpdatedIndex { index, update, answer })
         };
         let path = store.index_path();
         let change_file = || {
@@ -131,7 +131,8 @@ impl SessionIndex {
         if self.is_in_memory {
             return update::update(&self.store, &mut self.database, false);
         }
-        let Changed { index, update, .. } = Self::open_changed(&self.store, false, |_| Ok(()))?;
+        let UpdatedIndex { index, update, .. } =
+            Self::open_changed(&self.store, false, |_| Ok(()))?;
         *self = index;
         Ok(update)
     }
@@ -249,7 +250,7 @@ impl SessionIndex {
 }
 
 /// An index that was brought up to date.
-struct Changed<T> {
+struct UpdatedIndex<T> {
     index: SessionIndex,
     update: IndexUpdate,
     answer: T,

@@ -13,14 +13,14 @@ use crate::types::Tokens;
 
 /// A value whose JSON starts with the byte `FIRST`; `None` for any other value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Typed<T, const FIRST: u8>(pub(crate) Option<T>);
+pub(crate) struct LenientValue<T, const FIRST: u8>(pub(crate) Option<T>);
 
 /// Text.
-pub(crate) type TextField<'a> = Typed<JsonText<'a>, b'"'>;
+pub(crate) type TextField<'a> = LenientValue<JsonText<'a>, b'"'>;
 /// An object.
-pub(crate) type Object<T> = Typed<T, b'{'>;
+pub(crate) type Object<T> = LenientValue<T, b'{'>;
 /// A list.
-pub(crate) type List<T> = Typed<Vec<T>, b'['>;
+pub(crate) type List<T> = LenientValue<Vec<T>, b'['>;
 
 /// Text, borrowed if it has no escapes.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +71,7 @@ pub(crate) fn append(text: &mut String, piece: Cow<'_, str>) {
     }
 }
 
-impl<'de, T: Deserialize<'de>, const FIRST: u8> Deserialize<'de> for Typed<T, FIRST> {
+impl<'de, T: Deserialize<'de>, const FIRST: u8> Deserialize<'de> for LenientValue<T, FIRST> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let json = <&RawValue>::deserialize(from)?.get();
         match json.as_bytes().first() == Some(&FIRST) {

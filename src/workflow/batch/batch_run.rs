@@ -12,7 +12,7 @@ use thiserror::Error;
 use super::cell::BatchCell;
 use super::cell_run::{CellConfigurator, CellEnd, CellRunner};
 use super::coordination::{
-    CellId, CellOutcome, Claim, CoordinationError, Coordinator, Lease, LeaseToken, WorkerId,
+    CellClaim, CellId, CellOutcome, CoordinationError, Coordinator, Lease, LeaseToken, WorkerId,
 };
 use super::folder::BatchFolder;
 use super::open_files::limit_by_open_files;
@@ -157,13 +157,13 @@ impl BatchRun<'_> {
         let worker = WorkerId(unique_id().to_string().into());
         while self.interrupts.signal().is_none() && !self.is_time_over() {
             let (lease, is_resumed) = match self.coordinator.claim(&worker)? {
-                Claim::Start(lease) => (lease, false),
-                Claim::Resume(lease) => (lease, true),
-                Claim::Wait(time) => {
+                CellClaim::Start(lease) => (lease, false),
+                CellClaim::Resume(lease) => (lease, true),
+                CellClaim::Wait(time) => {
                     self.interrupts.token().wait_for(Duration::from(time).min(MAX_CLAIM_WAIT));
                     continue;
                 }
-                Claim::BudgetReached | Claim::NothingLeft => break,
+                CellClaim::BudgetReached | CellClaim::NothingLeft => break,
             };
             if let Some(cell) = cells.get(&lease.cell) {
                 self.run_cell(cell, &lease, is_resumed, leases)?;

@@ -23,9 +23,9 @@ pub struct Program {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StepRules {
     /// When the step is done.
-    pub goal: Goal,
+    pub goal: StepGoal,
     /// Whether each iteration has to improve a number. One that does not is undone.
-    pub metric: Option<Direction>,
+    pub metric: Option<MetricDirection>,
     /// The maximum number of iterations, and of items.
     pub iterations: u32,
     /// The number of iterations in a row without any change after which the step ends.
@@ -37,7 +37,7 @@ pub struct StepRules {
 /// When a step is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Goal {
+pub enum StepGoal {
     /// When all its iterations have answered.
     Answered,
     /// When its tests pass after an iteration.
@@ -51,7 +51,7 @@ pub enum Goal {
 /// What is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Direction {
+pub enum MetricDirection {
     /// A larger number.
     Maximize,
     /// A smaller number.
@@ -79,7 +79,7 @@ pub struct StepPosition {
     /// The session of the iteration that is not complete.
     pub session: Option<SessionId>,
     /// The limit that has ended the session of this iteration.
-    pub limit: Option<Limit>,
+    pub limit: Option<WorkflowLimit>,
 }
 
 /// The state of a workflow.
@@ -107,12 +107,12 @@ pub enum WorkflowActivity {
     /// The tests of the step run.
     Testing,
     /// The workflow is over, until the command is given again.
-    Done(End),
+    Done(WorkflowEnd),
 }
 
 word_enum! {
     /// A limit of the whole workflow.
-    pub enum Limit {
+    pub enum WorkflowLimit {
         /// Money or tokens.
         Budget = "budget",
         /// Time.
@@ -123,7 +123,7 @@ word_enum! {
 /// How a workflow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum WorkflowEnd {
     /// Every step is done.
     Succeeded,
     /// A step has used all its iterations without reaching its goal.
@@ -137,7 +137,7 @@ pub enum End {
     /// The run of an iteration ended early, and its step has no tests that decide. It can be resumed.
     Incomplete,
     /// A limit of the whole workflow was reached.
-    LimitReached(Limit),
+    LimitReached(WorkflowLimit),
     /// A session failed, with this exit code.
     SessionFailed(u8),
     /// The number could not be measured before the first iteration.
@@ -164,7 +164,7 @@ pub enum StepEvent {
         is_passed: bool,
     },
     /// A limit of the whole workflow covers no further session.
-    Limited(Limit),
+    Limited(WorkflowLimit),
     /// The command was given again, with this maximum number of iterations.
     Continued {
         /// The maximum; `None` if it is that of the program.
@@ -202,7 +202,7 @@ pub enum SessionOutcome {
     /// Early, by a limit of its own.
     Partial,
     /// By a limit of the whole workflow. It can be resumed when the limit is raised.
-    Limited(Limit),
+    Limited(WorkflowLimit),
     /// It failed, with this exit code. It can be resumed.
     Failed(u8),
 }
@@ -228,7 +228,7 @@ pub fn step(program: &Program, state: WorkflowState, event: StepEvent) -> Workfl
             program.tested(place, is_passed)
         }
         (StepEvent::Limited(limit), WorkflowActivity::Starting) => {
-            WorkflowActivity::Done(End::LimitReached(limit)).at(place)
+            WorkflowActivity::Done(WorkflowEnd::LimitReached(limit)).at(place)
         }
         (StepEvent::Continued { iterations }, _) => {
             let place = StepPosition { iterations: iterations.or(place.iterations), ..place };
@@ -262,7 +262,7 @@ impl Program {
         match need {
             StepNeed::Nothing | StepNeed::Items(0) => return self.enter_next_step(place),
             StepNeed::Items(count) if count > self.most_items(&place) => {
-                return WorkflowActivity::Done(End::TooManyItems).at(place);
+                return WorkflowActivity::Done(WorkflowEnd::TooManyItems).at(place);
             }
             StepNeed::Items(count) => place.iterations = Some(count),
             StepNeed::Iterations => {}
@@ -283,10 +283,10 @@ impl Program {
     }
 
     fn tested(&self, place: StepPosition, is_passed: bool) -> WorkflowState {
-        let is_each = self.rules(&place).is_some_and(|rules| rules.goal == Goal::EachTested);
+        let is_each = self.rules(&place).is_some_and(|rules| rules.goal == StepGoal::EachTested);
         let is_last = place.iteration >= self.max_iterations(&place);
         match (is_each, is_passed) {
-            (true, false) => WorkflowActivity::Done(End::ItemFailed).at(place),
+            (true, false) => WorkflowActivity::Done(WorkflowEnd::ItemFailed).at(place),
             (true, true) if !is_last => self.continue_step(place),
             (_, true) => self.enter_next_step(place),
             (false, false) => self.continue_step(place),
@@ -305,7 +305,7 @@ impl Program {
                 self.continue_step(StepPosition { best: Some(number), ..place })
             }
             (_, None, _, _) | (None, ..) | (.., None) => {
-                WorkflowActivity::Done(End::NotMeasured).at(place)
+                WorkflowActivity::Done(WorkflowEnd::NotMeasured).at(place)
             }
             (Some(direction), Some(best), Some(number), Some(_))
                 if direction.is_better(number, best) =>
@@ -324,14 +324,14 @@ impl Program {
     ) -> WorkflowState {
         let limit = match outcome {
             SessionOutcome::Failed(code) => {
-                return WorkflowActivity::Done(End::SessionFailed(code)).at(place);
+                return WorkflowActivity::Done(WorkflowEnd::SessionFailed(code)).at(place);
             }
             SessionOutcome::Limited(limit) => Some(limit),
             SessionOutcome::Answered | SessionOutcome::Partial => None,
         };
         let rules = self.rules(&place);
         let is_incomplete = outcome == SessionOutcome::Partial
-            && rules.is_some_and(|rules| rules.goal == Goal::Answered);
+            && rules.is_some_and(|rules| rules.goal == StepGoal::Answered);
         let unchanged = match (has_changed, limit) {
             (true, _) => 0,
             // It can be resumed, and change something then.
@@ -343,7 +343,7 @@ impl Program {
         if has_changed && rules.is_some_and(|rules| rules.metric.is_some()) {
             WorkflowActivity::Measuring.at(place)
         } else if is_incomplete {
-            WorkflowActivity::Done(End::Incomplete).at(place)
+            WorkflowActivity::Done(WorkflowEnd::Incomplete).at(place)
         } else {
             self.kept(place)
         }
@@ -353,11 +353,15 @@ impl Program {
     fn kept(&self, place: StepPosition) -> WorkflowState {
         let is_last = place.iteration >= self.max_iterations(&place);
         match self.rules(&place).map(|rules| rules.goal) {
-            Some(Goal::Tested) => WorkflowActivity::Testing.at(place),
+            Some(StepGoal::Tested) => WorkflowActivity::Testing.at(place),
             // What a limit has cut off is resumed before it is tested.
-            Some(Goal::EachTested) if place.limit.is_none() => WorkflowActivity::Testing.at(place),
-            Some(Goal::Answered) if is_last && place.limit.is_none() => self.enter_next_step(place),
-            Some(Goal::Answered | Goal::EachTested | Goal::Unbounded) | None => {
+            Some(StepGoal::EachTested) if place.limit.is_none() => {
+                WorkflowActivity::Testing.at(place)
+            }
+            Some(StepGoal::Answered) if is_last && place.limit.is_none() => {
+                self.enter_next_step(place)
+            }
+            Some(StepGoal::Answered | StepGoal::EachTested | StepGoal::Unbounded) | None => {
                 self.continue_step(place)
             }
         }
@@ -367,13 +371,13 @@ impl Program {
     fn continue_step(&self, place: StepPosition) -> WorkflowState {
         let max_unchanged = self.rules(&place).and_then(|rules| rules.max_unchanged);
         if let Some(limit) = place.limit {
-            return WorkflowActivity::Done(End::LimitReached(limit)).at(place);
+            return WorkflowActivity::Done(WorkflowEnd::LimitReached(limit)).at(place);
         }
         let place = StepPosition { session: None, ..place };
         if max_unchanged.is_some_and(|most| place.unchanged >= most) {
-            WorkflowActivity::Done(End::NothingChanged).at(place)
+            WorkflowActivity::Done(WorkflowEnd::NothingChanged).at(place)
         } else if place.iteration >= self.max_iterations(&place) {
-            WorkflowActivity::Done(End::IterationsUsed).at(place)
+            WorkflowActivity::Done(WorkflowEnd::IterationsUsed).at(place)
         } else {
             WorkflowActivity::Starting.at(place)
         }
@@ -384,7 +388,7 @@ impl Program {
             true => WorkflowActivity::Deciding
                 .at(StepPosition { step: place.step + 1, ..StepPosition::default() }),
             // The last step may be decided again.
-            false => WorkflowActivity::Done(End::Succeeded).at(StepPosition {
+            false => WorkflowActivity::Done(WorkflowEnd::Succeeded).at(StepPosition {
                 session: None,
                 limit: None,
                 ..place
@@ -393,15 +397,17 @@ impl Program {
     }
 
     /// Returns the state in which an ended workflow continues.
-    fn again(&self, place: StepPosition, end: End) -> WorkflowState {
+    fn again(&self, place: StepPosition, end: WorkflowEnd) -> WorkflowState {
         match (end, place.session) {
-            (End::Succeeded, _) => match self.rules(&place) {
+            (WorkflowEnd::Succeeded, _) => match self.rules(&place) {
                 Some(rules) if rules.is_rechecked => WorkflowActivity::Deciding.at(place),
                 Some(_) | None => WorkflowActivity::Done(end).at(place),
             },
-            (End::SessionFailed(_), Some(session)) => WorkflowActivity::Running(session).at(place),
+            (WorkflowEnd::SessionFailed(_), Some(session)) => {
+                WorkflowActivity::Running(session).at(place)
+            }
             // The user may have fixed what the tests found.
-            (End::ItemFailed, _) => WorkflowActivity::Testing.at(place),
+            (WorkflowEnd::ItemFailed, _) => WorkflowActivity::Testing.at(place),
             (_, Some(_)) => WorkflowActivity::Deciding.at(StepPosition { limit: None, ..place }),
             // The user may have changed files since: the number is measured again, and what was tried in vain may be
             // tried again.
@@ -422,7 +428,7 @@ impl WorkflowActivity {
     }
 }
 
-impl Direction {
+impl MetricDirection {
     /// Returns whether a number is better than another one.
     pub fn is_better(self, number: Measurement, than: Measurement) -> bool {
         match self {

@@ -35,7 +35,7 @@ pub use run::{
 };
 pub(in crate::workflow) use session::SessionRun;
 
-use machine::{Direction, Goal, Program, StepRules};
+use machine::{MetricDirection, Program, StepGoal, StepRules};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -84,7 +84,7 @@ pub struct Metric {
     /// The shell command whose last line of output is the number.
     pub command: String,
     /// What is better.
-    pub direction: Direction,
+    pub direction: MetricDirection,
 }
 
 /// The name of the only step of a loop.
@@ -133,11 +133,11 @@ impl StepDefinition {
     fn rules(&self) -> StepRules {
         let goal = match &self.metric {
             // The items have passed theirs when the iteration has ended.
-            _ if self.parallel.is_some() => Goal::Answered,
-            _ if self.items.is_some() && !self.checks.is_empty() => Goal::EachTested,
-            _ if !self.checks.is_empty() || self.until.is_some() => Goal::Tested,
-            Some(_) => Goal::Unbounded,
-            None => Goal::Answered,
+            _ if self.parallel.is_some() => StepGoal::Answered,
+            _ if self.items.is_some() && !self.checks.is_empty() => StepGoal::EachTested,
+            _ if !self.checks.is_empty() || self.until.is_some() => StepGoal::Tested,
+            Some(_) => StepGoal::Unbounded,
+            None => StepGoal::Answered,
         };
         StepRules {
             goal,

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::StepDefinition;
 use super::history::{ItemReport, SessionReport};
-use super::machine::{Limit, SessionEnd, SessionOutcome};
+use super::machine::{SessionEnd, SessionOutcome, WorkflowLimit};
 use super::run::{StepSetup, WorkflowError, WorkflowEvent, WorkflowObserver, WorkflowRun};
 use super::session::MAX_ANSWER;
 use crate::app::{AppError, RunInterrupts, SandboxedGit, open_worktrees, watch_writes};
@@ -81,7 +81,7 @@ fn find_failure(ends: &[Option<CellOutcome>]) -> (SessionOutcome, Option<usize>)
     let failed = find(|it| matches!(it, CellOutcome::Failed(_)));
     let partial = find(|it| *it == CellOutcome::Partial);
     match (limited, failed, partial) {
-        (Some(_), ..) => (SessionOutcome::Limited(Limit::Budget), limited),
+        (Some(_), ..) => (SessionOutcome::Limited(WorkflowLimit::Budget), limited),
         (None, Some(index), _) => {
             let code = match ends[index] {
                 Some(CellOutcome::Failed(code)) => code,

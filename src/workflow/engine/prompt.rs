@@ -1,7 +1,7 @@
 //! The message of an iteration: the task, and what the iterations before it have left.
 
 use super::history::{CheckReport, IterationRecord, WorkflowHistory};
-use super::machine::Direction;
+use super::machine::MetricDirection;
 use super::{Metric, StepDefinition};
 use crate::view::report::code_fence;
 use crate::view::sanitize;
@@ -79,8 +79,8 @@ fn metric_section(
     before: &[&IterationRecord],
 ) -> String {
     let goal = match metric.direction {
-        Direction::Maximize => "larger",
-        Direction::Minimize => "smaller",
+        MetricDirection::Maximize => "larger",
+        MetricDirection::Minimize => "smaller",
     };
     let mut text = format!(
         "\n## Number to improve\n\nThe last line of the output of `{}` is a number, which has to become {goal}. An iteration that \

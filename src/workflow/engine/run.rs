@@ -10,8 +10,8 @@ use super::condition::{Condition, parse_items, render};
 use super::history::{CheckReport, EventDetail, SessionReport, WorkflowHistory};
 use super::journal::{WorkflowJournal, WorkflowJournalError};
 use super::machine::{
-    End, Limit, Measurement, Program, SessionEnd, SessionOutcome, StepEvent, StepNeed,
-    WorkflowActivity,
+    Measurement, Program, SessionEnd, SessionOutcome, StepEvent, StepNeed, WorkflowActivity,
+    WorkflowEnd, WorkflowLimit,
 };
 use super::parallel_items::ParallelItems;
 use super::prompt::iteration_message;
@@ -128,7 +128,7 @@ pub trait WorkflowObserver: Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkflowOutcome {
     /// The workflow is over, or its time is; then it can be continued.
-    Ended(End),
+    Ended(WorkflowEnd),
     /// A signal stopped it; it can be continued.
     Interrupted(Signal),
 }
@@ -195,7 +195,7 @@ impl WorkflowRun<'_> {
                 return Ok(WorkflowOutcome::Interrupted(signal));
             }
             let Some(step) = self.workflow.steps.get(history.state.place.step) else {
-                return Ok(WorkflowOutcome::Ended(End::Succeeded));
+                return Ok(WorkflowOutcome::Ended(WorkflowEnd::Succeeded));
             };
             let active = ActiveStep { run: self, step, program: self.program, history };
             let activity = history.state.activity;
@@ -204,7 +204,8 @@ impl WorkflowRun<'_> {
             }
             let Some((event, detail)) = active.perform(activity)? else {
                 // The time is over during a check. Its result is not known.
-                let timeout = WorkflowOutcome::Ended(End::LimitReached(Limit::Time));
+                let timeout =
+                    WorkflowOutcome::Ended(WorkflowEnd::LimitReached(WorkflowLimit::Time));
                 return Ok(self.interrupts.signal().map_or(timeout, WorkflowOutcome::Interrupted));
             };
             journal.append(event, &detail)?;
@@ -289,7 +290,7 @@ impl ActiveStep<'_> {
             WorkflowActivity::Running(session) => match self.step.parallel {
                 None => match self.used_up(session)? {
                     Some(report) => {
-                        let outcome = SessionOutcome::Limited(Limit::Budget);
+                        let outcome = SessionOutcome::Limited(WorkflowLimit::Budget);
                         let end = SessionEnd { outcome, has_changed: false };
                         let detail = EventDetail { report: Some(report), ..EventDetail::default() };
                         Ok(Some((StepEvent::Ended(end), detail)))
@@ -408,12 +409,12 @@ impl ActiveStep<'_> {
     }
 
     /// Returns the limit that covers no further session.
-    fn reached_limit(&self) -> Option<Limit> {
+    fn reached_limit(&self) -> Option<WorkflowLimit> {
         let spent = self.history.spent_without(None);
         if self.run.is_out_of_time() {
-            Some(Limit::Time)
+            Some(WorkflowLimit::Time)
         } else if self.run.limits.charge.are_reached(spent) {
-            Some(Limit::Budget)
+            Some(WorkflowLimit::Budget)
         } else {
             None
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::history::SessionReport;
-use super::machine::{Limit, SessionEnd, SessionOutcome};
+use super::machine::{SessionEnd, SessionOutcome, WorkflowLimit};
 use super::run::{StepSetup, WorkflowError};
 use crate::app::{
     AppError, FinishedRun, RunDeadline, RunIo, RunRequest, SessionTarget, has_changed_files,
@@ -116,10 +116,10 @@ impl SessionRun<'_> {
         match (reason.status(), reason) {
             (RunStatus::Success, _) => SessionOutcome::Answered,
             (_, StopReason::Closed(CloseReason::BudgetExceeded)) => {
-                SessionOutcome::Limited(Limit::Budget)
+                SessionOutcome::Limited(WorkflowLimit::Budget)
             }
             (_, StopReason::Closed(CloseReason::Timeout)) if is_last => {
-                SessionOutcome::Limited(Limit::Time)
+                SessionOutcome::Limited(WorkflowLimit::Time)
             }
             (RunStatus::Partial, _) => SessionOutcome::Partial,
             (RunStatus::Failed, _) => SessionOutcome::Failed(reason.exit_code()),

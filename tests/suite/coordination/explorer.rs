@@ -9,7 +9,8 @@ use std::time::Instant;
 use architect::journal::SessionId;
 use architect::types::TimeSpan;
 use architect::workflow::batch::coordination::protocol::{
-    Record, Refusal, Request, SharedState, SharedTime, apply, decide,
+    CoordinationRecord, CoordinationRefusal, CoordinationRequest, SharedState, SharedTime, apply,
+    decide,
 };
 use architect::workflow::batch::coordination::{CellId, CellOutcome, LeaseToken, ReservationId};
 
@@ -18,7 +19,11 @@ use super::settings::{cells, dollars, money, worker};
 /// The protocol and the workers, or one with a seeded defect.
 #[derive(Clone, Copy)]
 struct Subject {
-    decide: fn(&SharedState, Request, SharedTime) -> Result<Vec<Record>, Refusal>,
+    decide: fn(
+        &SharedState,
+        CoordinationRequest,
+        SharedTime,
+    ) -> Result<Vec<CoordinationRecord>, CoordinationRefusal>,
     /// Whether workers reserve a call before they make it.
     reserves_first: bool,
 }
@@ -106,7 +111,7 @@ const LOST_CELL: &str = "an unfinished cell can be claimed at some time";
 fn explore(subject: Subject, bounds: Bounds, most: usize) -> Report {
     let mut state = SharedState::default();
     state.clone_from(&SharedState::new(&cells(bounds.cells)));
-    apply(&mut state, &Record::Limits(dollars(bounds.budget)));
+    apply(&mut state, &CoordinationRecord::Limits(dollars(bounds.budget)));
     let workers = vec![Worker::Idle; 3];
     let first = Scene { state, now: SharedTime(0), workers, facts: GroundTruth::default() };
     let mut report = Report::default();
@@ -173,7 +178,7 @@ impl Scene {
         let proposed = session(self.facts.newest.0 + 1);
         let mut skip = Vec::new();
         loop {
-            let claim = Request::Claim {
+            let claim = CoordinationRequest::Claim {
                 worker: worker("w"),
                 session: proposed,
                 span: LEASE,
@@ -181,14 +186,14 @@ impl Scene {
             };
             let request = match (subject.decide)(&self.state, claim.clone(), self.now) {
                 Ok(_) => claim,
-                Err(Refusal::Expired { token, session, .. }) => {
+                Err(CoordinationRefusal::Expired { token, session, .. }) => {
                     if bounds.sees_sessions && self.runs(session) {
                         skip.push(token);
                         continue;
                     }
                     let known = self.facts.journal.get(&session).filter(|_| !self.runs(session));
                     let owed = known.map(|cost| money(*cost));
-                    Request::TakeOver { token, worker: worker("w"), span: LEASE, owed }
+                    CoordinationRequest::TakeOver { token, worker: worker("w"), span: LEASE, owed }
                 }
                 Err(_) => return Vec::new(),
             };
@@ -197,7 +202,7 @@ impl Scene {
                 return Vec::new();
             };
             for record in records {
-                if let Record::Claimed { token, session, .. } = record {
+                if let CoordinationRecord::Claimed { token, session, .. } = record {
                     next.facts.journal.remove(&session);
                     next.workers[index] = Worker::Running { token, session, call: Call::None };
                 }
@@ -232,7 +237,7 @@ impl Scene {
             match answer {
                 Ok(records) => {
                     let reserved = records.iter().find_map(|record| match record {
-                        Record::Reserved { id, .. } => Some(*id),
+                        CoordinationRecord::Reserved { id, .. } => Some(*id),
                         _ => None,
                     });
                     next.workers[index] = match (&after, reserved, call) {
@@ -243,28 +248,30 @@ impl Scene {
                         _ => after,
                     };
                 }
-                Err(Refusal::Unchanged) => next.workers[index] = after,
+                Err(CoordinationRefusal::Unchanged) => next.workers[index] = after,
                 // The run stops.
-                Err(Refusal::LeaseLost) => next.workers[index] = Worker::Idle,
+                Err(CoordinationRefusal::LeaseLost) => next.workers[index] = Worker::Idle,
                 Err(_) => return,
             }
             found.push(next);
         };
         match call {
             Call::None => {
-                ask(Request::Renew(vec![token], LEASE), running(call));
-                ask(Request::Release(token), Worker::Idle);
-                ask(Request::Finish(token, CellOutcome::Succeeded), Worker::Idle);
+                ask(CoordinationRequest::Renew(vec![token], LEASE), running(call));
+                ask(CoordinationRequest::Release(token), Worker::Idle);
+                ask(CoordinationRequest::Finish(token, CellOutcome::Succeeded), Worker::Idle);
                 if self.facts.made < bounds.calls && subject.reserves_first {
-                    ask(Request::Reserve(token, money(1)), running(call));
+                    ask(CoordinationRequest::Reserve(token, money(1)), running(call));
                 } else if self.facts.made < bounds.calls {
                     found.extend(self.calls(index, None, running));
                 }
             }
             Call::Reserved(id) => found.extend(self.calls(index, Some(id), running)),
-            Call::Made(None, _) => ask(Request::Reserve(token, money(1)), running(call)),
+            Call::Made(None, _) => {
+                ask(CoordinationRequest::Reserve(token, money(1)), running(call));
+            }
             Call::Made(Some(id), cost) => {
-                ask(Request::Settle(id, money(cost)), running(Call::None));
+                ask(CoordinationRequest::Settle(id, money(cost)), running(Call::None));
             }
         }
         found
@@ -292,9 +299,9 @@ impl Scene {
         &mut self,
         subject: Subject,
         bounds: Bounds,
-        request: Request,
+        request: CoordinationRequest,
         violations: &mut BTreeSet<&'static str>,
-    ) -> Result<Vec<Record>, Refusal> {
+    ) -> Result<Vec<CoordinationRecord>, CoordinationRefusal> {
         let records = (subject.decide)(&self.state, request, self.now)?;
         for record in &records {
             self.check_record(record, bounds, violations);
@@ -306,7 +313,7 @@ impl Scene {
     /// Checks a record against the facts, and adds it to them.
     fn check_record(
         &mut self,
-        record: &Record,
+        record: &CoordinationRecord,
         bounds: Bounds,
         violations: &mut BTreeSet<&'static str>,
     ) {
@@ -316,7 +323,7 @@ impl Scene {
             found.map(|(cell, (_, until))| (cell.clone(), *until))
         };
         match record {
-            Record::Claimed { cell, token, session, until, .. } => {
+            CoordinationRecord::Claimed { cell, token, session, until, .. } => {
                 if *token <= self.facts.newest {
                     violations.insert(ONE_LEASE);
                 }
@@ -336,25 +343,27 @@ impl Scene {
                 self.facts.leases.insert(cell.clone(), (*token, *until));
                 self.facts.sessions.insert(cell.clone(), *session);
             }
-            Record::Renewed { token, .. }
-            | Record::Released { token }
-            | Record::Finished { token, .. }
-            | Record::Reserved { token, .. } => match held(&self.facts, *token) {
+            CoordinationRecord::Renewed { token, .. }
+            | CoordinationRecord::Released { token }
+            | CoordinationRecord::Finished { token, .. }
+            | CoordinationRecord::Reserved { token, .. } => match held(&self.facts, *token) {
                 None => {
                     violations.insert(STALE);
                 }
                 // A renewal may be late: no other worker has the cell.
-                Some((_, until)) if now >= until && !matches!(record, Record::Renewed { .. }) => {
+                Some((_, until))
+                    if now >= until && !matches!(record, CoordinationRecord::Renewed { .. }) =>
+                {
                     violations.insert(LATE);
                 }
                 Some((cell, _)) => match record {
-                    Record::Renewed { until, .. } => {
+                    CoordinationRecord::Renewed { until, .. } => {
                         self.facts.leases.insert(cell, (*token, *until));
                     }
-                    Record::Reserved { id, .. } => {
+                    CoordinationRecord::Reserved { id, .. } => {
                         self.facts.reservations.insert(*id);
                     }
-                    Record::Finished { .. } => {
+                    CoordinationRecord::Finished { .. } => {
                         self.facts.leases.remove(&cell);
                         if !self.facts.finished.insert(cell) {
                             violations.insert(FINISHED_TWICE);
@@ -365,12 +374,14 @@ impl Scene {
                     }
                 },
             },
-            Record::Settled { id, .. } => {
+            CoordinationRecord::Settled { id, .. } => {
                 if !self.facts.reservations.remove(id) {
                     violations.insert(SETTLED_TWICE);
                 }
             }
-            Record::Limits(_) | Record::Reopened { .. } | Record::Paused { .. } => {}
+            CoordinationRecord::Limits(_)
+            | CoordinationRecord::Reopened { .. }
+            | CoordinationRecord::Paused { .. } => {}
         }
     }
 
@@ -384,14 +395,16 @@ impl Scene {
         if self.facts.cost > paid {
             violations.insert(UNPAID);
         }
-        let claim = Request::Claim {
+        let claim = CoordinationRequest::Claim {
             worker: worker("w"),
             session: session(0),
             span: LEASE,
             skip: Vec::new(),
         };
         let answer = decide(&self.state, claim, SharedTime(u64::MAX));
-        if self.facts.finished.len() < bounds.cells && answer == Err(Refusal::NothingLeft) {
+        if self.facts.finished.len() < bounds.cells
+            && answer == Err(CoordinationRefusal::NothingLeft)
+        {
             violations.insert(LOST_CELL);
         }
     }
@@ -421,12 +434,14 @@ fn violations(subject: Subject) -> BTreeSet<&'static str> {
 }
 
 /// Returns the token and the records of a request under a lease, whether that is valid or not.
-fn records_without_check(request: &Request) -> Option<Vec<Record>> {
+fn records_without_check(request: &CoordinationRequest) -> Option<Vec<CoordinationRecord>> {
     match request {
-        Request::Finish(token, outcome) => {
-            Some(vec![Record::Finished { token: *token, outcome: *outcome }])
+        CoordinationRequest::Finish(token, outcome) => {
+            Some(vec![CoordinationRecord::Finished { token: *token, outcome: *outcome }])
         }
-        Request::Release(token) => Some(vec![Record::Released { token: *token }]),
+        CoordinationRequest::Release(token) => {
+            Some(vec![CoordinationRecord::Released { token: *token }])
+        }
         _ => None,
     }
 }
@@ -435,12 +450,12 @@ fn records_without_check(request: &Request) -> Option<Vec<Record>> {
 fn tokens_that_are_not_checked_are_found() {
     fn unfenced(
         state: &SharedState,
-        request: Request,
+        request: CoordinationRequest,
         now: SharedTime,
-    ) -> Result<Vec<Record>, Refusal> {
+    ) -> Result<Vec<CoordinationRecord>, CoordinationRefusal> {
         let unchecked = records_without_check(&request);
         decide(state, request, now).or_else(|refusal| match refusal {
-            Refusal::LeaseLost => unchecked.ok_or(refusal),
+            CoordinationRefusal::LeaseLost => unchecked.ok_or(refusal),
             refusal => Err(refusal),
         })
     }
@@ -451,11 +466,11 @@ fn tokens_that_are_not_checked_are_found() {
 fn ended_leases_that_are_accepted_are_found() {
     fn timeless(
         state: &SharedState,
-        request: Request,
+        request: CoordinationRequest,
         now: SharedTime,
-    ) -> Result<Vec<Record>, Refusal> {
+    ) -> Result<Vec<CoordinationRecord>, CoordinationRefusal> {
         let now = match &request {
-            Request::Finish(..) | Request::Reserve(..) => SharedTime(0),
+            CoordinationRequest::Finish(..) | CoordinationRequest::Reserve(..) => SharedTime(0),
             _ => now,
         };
         decide(state, request, now)
@@ -474,11 +489,13 @@ fn a_call_before_its_reservation_is_found() {
 fn a_second_settlement_is_found() {
     fn repeating(
         state: &SharedState,
-        request: Request,
+        request: CoordinationRequest,
         now: SharedTime,
-    ) -> Result<Vec<Record>, Refusal> {
+    ) -> Result<Vec<CoordinationRecord>, CoordinationRefusal> {
         match request {
-            Request::Settle(id, charge) => Ok(vec![Record::Settled { id, charge }]),
+            CoordinationRequest::Settle(id, charge) => {
+                Ok(vec![CoordinationRecord::Settled { id, charge }])
+            }
             request => decide(state, request, now),
         }
     }
@@ -492,11 +509,13 @@ fn a_second_settlement_is_found() {
 fn a_takeover_before_the_end_of_a_lease_is_found() {
     fn hasty(
         state: &SharedState,
-        request: Request,
+        request: CoordinationRequest,
         now: SharedTime,
-    ) -> Result<Vec<Record>, Refusal> {
+    ) -> Result<Vec<CoordinationRecord>, CoordinationRefusal> {
         let now = match &request {
-            Request::Claim { .. } | Request::TakeOver { .. } => SharedTime(now.0 + 1),
+            CoordinationRequest::Claim { .. } | CoordinationRequest::TakeOver { .. } => {
+                SharedTime(now.0 + 1)
+            }
             _ => now,
         };
         decide(state, request, now)

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use architect::types::TimeSpan;
 use architect::workflow::batch::coordination::{
-    CellOutcome, Claim, CoordinationError, CoordinationSettings, Coordinator, ReopenAs,
+    CellClaim, CellOutcome, CoordinationError, CoordinationSettings, Coordinator, ReopenAs,
     ReserveError,
 };
 
@@ -23,13 +23,13 @@ fn two_processes_share_the_cells_and_each_finishes_once() {
     assert!(first.has_locks());
     let leases = [claim(&first), claim(&second), claim(&first)];
     assert!(leases.is_sorted_by_key(|lease| lease.token));
-    assert!(matches!(second.claim(&worker("w")).unwrap(), Claim::Wait(_)));
+    assert!(matches!(second.claim(&worker("w")).unwrap(), CellClaim::Wait(_)));
     for lease in &leases {
         second.finish(lease, CellOutcome::Succeeded).unwrap();
         let again = first.finish(lease, CellOutcome::Succeeded);
         assert!(matches!(again, Err(CoordinationError::LeaseLost(_))));
     }
-    assert_eq!(first.claim(&worker("w")).unwrap(), Claim::NothingLeft);
+    assert_eq!(first.claim(&worker("w")).unwrap(), CellClaim::NothingLeft);
     assert_eq!(open().progress().unwrap().succeeded, 3);
 }
 
@@ -40,7 +40,9 @@ fn a_suspended_owner_that_comes_back_changes_nothing() {
     let (old, new) = (open(), open());
     let lost = claim(&old);
     clock.advance(LEASE_TIME);
-    let Claim::Resume(lease) = new.claim(&worker("new")).unwrap() else { panic!("not resumed") };
+    let CellClaim::Resume(lease) = new.claim(&worker("new")).unwrap() else {
+        panic!("not resumed")
+    };
     assert_eq!((lease.session, lease.attempt), (lost.session, lost.attempt));
     for refused in [old.renew(&lost), old.release(&lost), old.finish(&lost, CellOutcome::Partial)] {
         assert!(matches!(refused, Err(CoordinationError::LeaseLost(_))));
@@ -58,7 +60,7 @@ fn a_renewed_lease_lasts() {
         clock.advance(LEASE_TIME.fraction(1, 3));
         coordinator.renew(&lease).unwrap();
     }
-    assert!(matches!(coordinator.claim(&worker("w")).unwrap(), Claim::Wait(_)));
+    assert!(matches!(coordinator.claim(&worker("w")).unwrap(), CellClaim::Wait(_)));
 }
 
 #[test]
@@ -69,12 +71,12 @@ fn a_lease_that_has_ended_goes_on_unless_another_worker_has_the_cell() {
     clock.advance(LEASE_TIME);
     coordinator.reserve(&first, money(1)).unwrap();
     coordinator.finish(&first, CellOutcome::Succeeded).unwrap();
-    let Claim::Resume(taken) = coordinator.claim(&worker("w")).unwrap() else { panic!() };
+    let CellClaim::Resume(taken) = coordinator.claim(&worker("w")).unwrap() else { panic!() };
     assert_eq!(taken.session, second.session);
     let lost = coordinator.renew_all(&[second.token, third.token]).unwrap();
     assert_eq!(lost, [second.token]);
     assert!(coordinator.finish(&second, CellOutcome::Succeeded).is_err());
-    assert!(matches!(coordinator.claim(&worker("w")).unwrap(), Claim::Wait(_)));
+    assert!(matches!(coordinator.claim(&worker("w")).unwrap(), CellClaim::Wait(_)));
     coordinator.finish(&third, CellOutcome::Succeeded).unwrap();
 }
 
@@ -91,7 +93,7 @@ fn the_clocks_of_machines_may_differ() {
     for _ in 0..9 {
         slow.advance(LEASE_TIME.fraction(1, 2));
         fast.advance(LEASE_TIME.fraction(1, 2));
-        assert!(matches!(on_fast.claim(&worker("w")).unwrap(), Claim::Wait(_)));
+        assert!(matches!(on_fast.claim(&worker("w")).unwrap(), CellClaim::Wait(_)));
         on_slow.renew(&lease).unwrap();
         on_fast.renew(&other).unwrap();
     }
@@ -186,10 +188,12 @@ fn cells_that_the_budget_ended_open_when_it_changes() {
     let lease = claim(&coordinator);
     assert!(matches!(coordinator.reserve(&lease, money(6)), Err(ReserveError::BudgetReached)));
     coordinator.finish(&lease, CellOutcome::BudgetReached).unwrap();
-    assert_eq!(coordinator.claim(&worker("w")).unwrap(), Claim::BudgetReached);
-    assert_eq!(open(5).claim(&worker("w")).unwrap(), Claim::BudgetReached);
+    assert_eq!(coordinator.claim(&worker("w")).unwrap(), CellClaim::BudgetReached);
+    assert_eq!(open(5).claim(&worker("w")).unwrap(), CellClaim::BudgetReached);
     let raised = open(10);
-    let Claim::Resume(again) = raised.claim(&worker("w")).unwrap() else { panic!("not resumed") };
+    let CellClaim::Resume(again) = raised.claim(&worker("w")).unwrap() else {
+        panic!("not resumed")
+    };
     assert_eq!(again.session, lease.session);
     raised.reserve(&again, money(6)).unwrap();
 }
@@ -211,7 +215,7 @@ fn shards_share_the_budget_and_not_the_cells() {
     second.reserve(&other, money(3)).unwrap();
     clock.advance(LEASE_TIME);
     assert!(
-        matches!(second.claim(&worker("w")).unwrap(), Claim::Resume(lease) if lease.cell == all[2])
+        matches!(second.claim(&worker("w")).unwrap(), CellClaim::Resume(lease) if lease.cell == all[2])
     );
     assert_eq!(second.progress().unwrap().running, 1);
 }
@@ -238,7 +242,7 @@ fn ten_thousand_cells_cost_the_same_each() {
     let begun = Instant::now();
     let again = Coordinator::open(dir.path(), &all, settings(&clock)).unwrap();
     println!("read in {:?}", begun.elapsed());
-    assert_eq!(again.claim(&worker("w")).unwrap(), Claim::NothingLeft);
+    assert_eq!(again.claim(&worker("w")).unwrap(), CellClaim::NothingLeft);
     // The quickest of three, for the machine may be busy.
     let (early, late) = (times[..3].iter().min().unwrap(), times[6..].iter().min().unwrap());
     assert!(*late < *early * 5, "{times:?}");

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use architect::journal::SessionId;
 use architect::types::TimeSpan;
 use architect::workflow::batch::coordination::{
-    CellOutcome, Charge, ChargeLimits, Claim, CoordinationError, CoordinationSettings, Coordinator,
-    ReserveError, SessionProbe,
+    CellClaim, CellOutcome, Charge, ChargeLimits, CoordinationError, CoordinationSettings,
+    Coordinator, ReserveError, SessionProbe,
 };
 
 use super::settings::{cells, dollars, money, real_time, worker};
@@ -75,12 +75,12 @@ fn work() {
     let sessions = SessionFiles(dir.join("sessions"));
     'cells: loop {
         let lease = match coordinator.claim(&worker("w")).unwrap() {
-            Claim::Start(lease) | Claim::Resume(lease) => lease,
-            Claim::Wait(span) => {
+            CellClaim::Start(lease) | CellClaim::Resume(lease) => lease,
+            CellClaim::Wait(span) => {
                 thread::sleep(span.into());
                 continue;
             }
-            Claim::BudgetReached | Claim::NothingLeft => return,
+            CellClaim::BudgetReached | CellClaim::NothingLeft => return,
         };
         let mut session = sessions.open(lease.session);
         // A process that looks whether it is running has the lock for a moment.

@@ -9,8 +9,8 @@ use architect::port::Clock;
 use architect::runner::SystemClock;
 use architect::types::{Durability, MicroUsd, RunTime, TimeSpan, Tokens};
 use architect::workflow::batch::coordination::{
-    CellId, Charge, ChargeLimits, Claim, CoordinationSettings, Coordinator, Lease, SessionProbe,
-    WorkerId,
+    CellClaim, CellId, Charge, ChargeLimits, CoordinationSettings, Coordinator, Lease,
+    SessionProbe, WorkerId,
 };
 
 /// A clock that a test moves.
@@ -87,7 +87,7 @@ pub(super) fn worker(name: &str) -> WorkerId {
 /// Takes a cell, which has to be there.
 pub(super) fn claim(coordinator: &Coordinator) -> Lease {
     match coordinator.claim(&worker("w")).unwrap() {
-        Claim::Start(lease) | Claim::Resume(lease) => lease,
+        CellClaim::Start(lease) | CellClaim::Resume(lease) => lease,
         other => panic!("{other:?}"),
     }
 }

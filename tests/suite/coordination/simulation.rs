@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use architect::journal::SessionId;
 use architect::types::TimeSpan;
 use architect::workflow::batch::coordination::{
-    CellOutcome, Charge, Claim, CoordinationError, CoordinationSettings, Coordinator, Lease,
+    CellClaim, CellOutcome, Charge, CoordinationError, CoordinationSettings, Coordinator, Lease,
     ReservationId, ReserveError, SessionProbe,
 };
 
@@ -129,12 +129,14 @@ impl Life {
         let coordinator = &process.coordinator;
         process.task = match task {
             Task::Idle => match coordinator.claim(&worker("w")).unwrap() {
-                Claim::Start(lease) | Claim::Resume(lease) => self.open_session(process.id, lease),
-                Claim::Wait(span) => {
+                CellClaim::Start(lease) | CellClaim::Resume(lease) => {
+                    self.open_session(process.id, lease)
+                }
+                CellClaim::Wait(span) => {
                     assert!(span <= LEASE_TIME);
                     Task::Idle
                 }
-                Claim::BudgetReached | Claim::NothingLeft => Task::Done,
+                CellClaim::BudgetReached | CellClaim::NothingLeft => Task::Done,
             },
             Task::Running(lease) if rng.below(4) == 0 => match coordinator.renew(&lease) {
                 Ok(()) => Task::Running(lease),

@@ -88,7 +88,10 @@ impl Model for BudgetedModel {
             (ask.max_output, wanted.unwrap_or(payer.limits.output.model_limit))
         } else {
             let wanted = wanted.unwrap_or(payer.limits.output.model_limit);
-            let left = Left { unspent: limits.less(spent), free: limits.less(spent + reserved) };
+            let left = RemainingLimits {
+                unspent: limits.less(spent),
+                free: limits.less(spent + reserved),
+            };
             let output =
                 payer.output_limit(wanted, input, left).ok_or_else(|| payer.over_budget())?;
             (Some(output), output)
@@ -105,7 +108,7 @@ impl Model for BudgetedModel {
 
 /// What is left of the limits of a batch.
 #[derive(Clone, Copy)]
-struct Left {
+struct RemainingLimits {
     /// Without what is spent.
     unspent: ChargeLimits,
     /// Without what is spent or reserved.
@@ -180,7 +183,7 @@ impl CellPayer {
     /// Returns the output limit of a call, or `None` if the budget doesn't cover a minimal reply.
     ///
     /// That is what is free, or half of what is unspent if that is more: then the call waits for others.
-    fn output_limit(&self, wanted: Tokens, input: Tokens, left: Left) -> Option<Tokens> {
+    fn output_limit(&self, wanted: Tokens, input: Tokens, left: RemainingLimits) -> Option<Tokens> {
         let covered = |limits: ChargeLimits| {
             let by_money = match limits.money.zip(self.limits.price) {
                 Some((money, price)) => price.affordable_output(money, input)?,

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use super::error::{CoordinationError, ReserveError, Result};
 use super::protocol::{
-    CellId, CellOutcome, Charge, ChargeLimits, Lease, LeaseToken, Record, Refusal, ReopenAs,
-    Request, ReservationId, SharedState, SharedTime, WorkerId, decide,
+    CellId, CellOutcome, Charge, ChargeLimits, CoordinationRecord, CoordinationRefusal,
+    CoordinationRequest, Lease, LeaseToken, ReopenAs, ReservationId, SharedState, SharedTime,
+    WorkerId, decide,
 };
 use super::shared_log::SharedLog;
 use crate::journal::{SessionId, WallTime};
@@ -48,7 +49,7 @@ pub trait SessionProbe: Send + Sync {
 
 /// The answer to a worker that asks for a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum CellClaim {
     /// Start this cell, in a new session with the id of the lease.
     Start(Lease),
     /// Resume the session of this cell. If it was never created, create it with the id of the lease.
@@ -103,7 +104,7 @@ impl Coordinator {
             return Err(CoordinationError::LocalLocks(dir.to_owned()));
         }
         let coordinator = Self { settings, has_locks, log: Mutex::new(log) };
-        coordinator.request(Request::SetLimits(limits))?.ok();
+        coordinator.request(CoordinationRequest::SetLimits(limits))?.ok();
         Ok(coordinator)
     }
 
@@ -117,25 +118,26 @@ impl Coordinator {
     /// # Errors
     ///
     /// Fails if the log can't be used.
-    pub fn claim(&self, worker: &WorkerId) -> Result<Claim> {
+    pub fn claim(&self, worker: &WorkerId) -> Result<CellClaim> {
         let (session, span) = (SessionId::generate(), self.settings.lease_time);
         let mut skip = Vec::new();
         loop {
             let (worker, asked) = (worker.clone(), skip.clone());
-            let claim = Request::Claim { worker: worker.clone(), session, span, skip: asked };
+            let claim =
+                CoordinationRequest::Claim { worker: worker.clone(), session, span, skip: asked };
             let (token, gone, has_reservation) = match self.request(claim)? {
                 Ok(records) => return Ok(self.claimed(&records, session)),
-                Err(Refusal::Expired { token, session, has_reservation }) => {
+                Err(CoordinationRefusal::Expired { token, session, has_reservation }) => {
                     (token, session, has_reservation)
                 }
-                Err(Refusal::AllLeased(first_end)) => return Ok(self.wait(first_end)),
-                Err(Refusal::BudgetReached) => return Ok(Claim::BudgetReached),
+                Err(CoordinationRefusal::AllLeased(first_end)) => return Ok(self.wait(first_end)),
+                Err(CoordinationRefusal::BudgetReached) => return Ok(CellClaim::BudgetReached),
                 Err(
-                    Refusal::NothingLeft
-                    | Refusal::LeaseLost
-                    | Refusal::ReservedByOthers
-                    | Refusal::Unchanged,
-                ) => return Ok(Claim::NothingLeft),
+                    CoordinationRefusal::NothingLeft
+                    | CoordinationRefusal::LeaseLost
+                    | CoordinationRefusal::ReservedByOthers
+                    | CoordinationRefusal::Unchanged,
+                ) => return Ok(CellClaim::NothingLeft),
             };
             if self.settings.sessions.is_running(gone) {
                 skip.push(token);
@@ -143,7 +145,9 @@ impl Coordinator {
             }
             let owed = has_reservation.then(|| self.settings.sessions.last_charge(gone)).flatten();
             // If this is refused, another worker was faster.
-            if let Ok(records) = self.request(Request::TakeOver { token, worker, span, owed })? {
+            if let Ok(records) =
+                self.request(CoordinationRequest::TakeOver { token, worker, span, owed })?
+            {
                 return Ok(self.claimed(&records, session));
             }
         }
@@ -168,7 +172,8 @@ impl Coordinator {
     /// Fails if the log can't be used.
     pub fn renew_all(&self, leases: &[LeaseToken]) -> Result<Vec<LeaseToken>> {
         // Those that are over are seen in the state.
-        let _ = self.request(Request::Renew(leases.to_vec(), self.settings.lease_time))?;
+        let _ =
+            self.request(CoordinationRequest::Renew(leases.to_vec(), self.settings.lease_time))?;
         let log = lock(&self.log);
         let is_over = |token: &LeaseToken| log.state.lease(*token).is_none();
         Ok(leases.iter().copied().filter(is_over).collect())
@@ -180,7 +185,7 @@ impl Coordinator {
     ///
     /// Fails with [`CoordinationError::LeaseLost`] if the lease has ended.
     pub fn release(&self, lease: &Lease) -> Result<()> {
-        self.with_lease(lease, Request::Release(lease.token))
+        self.with_lease(lease, CoordinationRequest::Release(lease.token))
     }
 
     /// Stores how a cell ended. Its result has to be stored before, since a finished cell does not run again.
@@ -189,7 +194,7 @@ impl Coordinator {
     ///
     /// Fails with [`CoordinationError::LeaseLost`] if the lease has ended; the result doesn't count then.
     pub fn finish(&self, lease: &Lease, outcome: CellOutcome) -> Result<()> {
-        self.with_lease(lease, Request::Finish(lease.token, outcome))
+        self.with_lease(lease, CoordinationRequest::Finish(lease.token, outcome))
     }
 
     /// Opens a finished cell for another attempt. Does nothing if the cell isn't finished.
@@ -198,7 +203,7 @@ impl Coordinator {
     ///
     /// Fails if the log can't be used.
     pub fn reopen(&self, cell: &CellId, how: ReopenAs) -> Result<()> {
-        self.request(Request::Reopen(cell.clone(), how)).map(|_| ())
+        self.request(CoordinationRequest::Reopen(cell.clone(), how)).map(|_| ())
     }
 
     /// Returns how a cell ended, and its session, as far as this process knows.
@@ -212,13 +217,13 @@ impl Coordinator {
     ///
     /// Fails if the limits don't cover it, now or at all, and if the lease has ended.
     pub fn reserve(&self, lease: &Lease, charge: Charge) -> Result<ReservationId, ReserveError> {
-        match self.request_under(lease, Request::Reserve(lease.token, charge))? {
+        match self.request_under(lease, CoordinationRequest::Reserve(lease.token, charge))? {
             Ok(records) => match records.first() {
-                Some(Record::Reserved { id, .. }) => Ok(*id),
+                Some(CoordinationRecord::Reserved { id, .. }) => Ok(*id),
                 _ => Err(CoordinationError::LeaseLost(lease.cell.clone()).into()),
             },
-            Err(Refusal::ReservedByOthers) => Err(ReserveError::Pending),
-            Err(Refusal::BudgetReached) => Err(ReserveError::BudgetReached),
+            Err(CoordinationRefusal::ReservedByOthers) => Err(ReserveError::Pending),
+            Err(CoordinationRefusal::BudgetReached) => Err(ReserveError::BudgetReached),
             Err(_) => Err(CoordinationError::LeaseLost(lease.cell.clone()).into()),
         }
     }
@@ -229,7 +234,7 @@ impl Coordinator {
     ///
     /// Fails if the log can't be used.
     pub fn settle(&self, reservation: ReservationId, charge: Charge) -> Result<()> {
-        self.request(Request::Settle(reservation, charge)).map(|_| ())
+        self.request(CoordinationRequest::Settle(reservation, charge)).map(|_| ())
     }
 
     /// Lets all workers send nothing to a provider for a time.
@@ -238,7 +243,7 @@ impl Coordinator {
     ///
     /// Fails if the log can't be used.
     pub fn pause(&self, provider: &str, span: TimeSpan) -> Result<()> {
-        self.request(Request::Pause(provider.into(), span)).map(|_| ())
+        self.request(CoordinationRequest::Pause(provider.into(), span)).map(|_| ())
     }
 
     /// Returns how long nothing may be sent to a provider, as far as this process knows.
@@ -266,13 +271,16 @@ impl Coordinator {
     }
 
     /// Decides a request, and appends its records to the log.
-    fn request(&self, request: Request) -> Result<Result<Vec<Record>, Refusal>> {
+    fn request(
+        &self,
+        request: CoordinationRequest,
+    ) -> Result<Result<Vec<CoordinationRecord>, CoordinationRefusal>> {
         let sync = request.must_be_durable() && self.settings.durability == Durability::Full;
         let decide = |state: &SharedState, now| decide(state, request, now);
         lock(&self.log).transact(|| self.clock_time(), sync, decide)
     }
 
-    fn with_lease(&self, lease: &Lease, request: Request) -> Result<()> {
+    fn with_lease(&self, lease: &Lease, request: CoordinationRequest) -> Result<()> {
         let lost = |_| CoordinationError::LeaseLost(lease.cell.clone());
         self.request_under(lease, request)?.map(|_| ()).map_err(lost)
     }
@@ -282,10 +290,10 @@ impl Coordinator {
     fn request_under(
         &self,
         lease: &Lease,
-        request: Request,
-    ) -> Result<Result<Vec<Record>, Refusal>> {
+        request: CoordinationRequest,
+    ) -> Result<Result<Vec<CoordinationRecord>, CoordinationRefusal>> {
         match self.request(request.clone())? {
-            Err(Refusal::LeaseLost) if self.renew_all(&[lease.token])?.is_empty() => {
+            Err(CoordinationRefusal::LeaseLost) if self.renew_all(&[lease.token])?.is_empty() => {
                 self.request(request)
             }
             decided => Ok(decided),
@@ -293,26 +301,26 @@ impl Coordinator {
     }
 
     /// Returns the claim of these records. A session other than the proposed one was there before.
-    fn claimed(&self, records: &[Record], proposed: SessionId) -> Claim {
+    fn claimed(&self, records: &[CoordinationRecord], proposed: SessionId) -> CellClaim {
         let token = records.iter().find_map(|record| match record {
-            Record::Claimed { token, .. } => Some(*token),
+            CoordinationRecord::Claimed { token, .. } => Some(*token),
             _ => None,
         });
         let log = lock(&self.log);
         match token.and_then(|token: LeaseToken| log.state.lease(token)) {
-            Some(lease) if lease.session == proposed => Claim::Start(lease),
-            Some(lease) => Claim::Resume(lease),
+            Some(lease) if lease.session == proposed => CellClaim::Start(lease),
+            Some(lease) => CellClaim::Resume(lease),
             // Another process has taken it over already.
-            None => Claim::Wait(MIN_WAIT),
+            None => CellClaim::Wait(MIN_WAIT),
         }
     }
 
-    fn wait(&self, first_end: SharedTime) -> Claim {
+    fn wait(&self, first_end: SharedTime) -> CellClaim {
         let most = self.settings.lease_time.fraction(1, LOOKS_PER_LEASE);
         let left = first_end.since(self.now());
         // A lease that has ended and can't be taken over: its owner is slow, or suspended.
         let wait = if left == TimeSpan::ZERO { most } else { left.min(most) };
-        Claim::Wait(wait.max(MIN_WAIT))
+        CellClaim::Wait(wait.max(MIN_WAIT))
     }
 
     fn now(&self) -> SharedTime {

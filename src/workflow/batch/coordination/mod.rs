@@ -19,7 +19,7 @@ pub mod protocol;
 mod shared_log;
 
 pub use budgeted_model::{BudgetedModel, CallLimits, CellPayer};
-pub use coordinator::{Claim, CoordinationSettings, Coordinator, Progress, SessionProbe};
+pub use coordinator::{CellClaim, CoordinationSettings, Coordinator, Progress, SessionProbe};
 pub use error::{CoordinationError, ReserveError};
 pub use protocol::{
     CellId, CellOutcome, Charge, ChargeLimits, Lease, LeaseToken, ReopenAs, ReservationId, WorkerId,

@@ -100,7 +100,7 @@ pub enum ReopenAs {
 /// A record of the log: something that has been decided.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Record {
+pub enum CoordinationRecord {
     /// These limits are in force. Cells that were ended by earlier ones are open again.
     Limits(ChargeLimits),
     /// A worker has a lease on a cell. An earlier lease on it is over.
@@ -169,7 +169,7 @@ pub enum Record {
 
 /// What a worker asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum CoordinationRequest {
     /// Put limits in force.
     SetLimits(ChargeLimits),
     /// Take a cell.
@@ -212,7 +212,7 @@ pub enum Request {
 
 /// Why a request has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum CoordinationRefusal {
     /// The lease has ended, or another worker has the cell.
     LeaseLost,
     /// The lease of an unfinished cell has ended. It can be taken over if its owner is gone.
@@ -243,7 +243,7 @@ pub struct SharedState {
     spent: Charge,
     reserved: Charge,
     /// All cells: first those of this process, in their order.
-    cells: Vec<Cell>,
+    cells: Vec<SharedCell>,
     index: BTreeMap<CellId, usize>,
     /// The number of cells of this process.
     own: usize,
@@ -260,7 +260,7 @@ pub struct SharedState {
 
 /// A cell.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Cell {
+struct SharedCell {
     id: CellId,
     session: Option<SessionId>,
     attempt: u32,
@@ -298,83 +298,91 @@ struct Reservation {
 /// Fails if the request is refused; nothing changes then.
 pub fn decide(
     state: &SharedState,
-    request: Request,
+    request: CoordinationRequest,
     now: SharedTime,
-) -> Result<Vec<Record>, Refusal> {
+) -> Result<Vec<CoordinationRecord>, CoordinationRefusal> {
     match request {
-        Request::SetLimits(limits) if limits == state.limits => Err(Refusal::Unchanged),
-        Request::SetLimits(limits) => Ok(vec![Record::Limits(limits)]),
-        Request::Claim { worker, session, span, skip } => {
+        CoordinationRequest::SetLimits(limits) if limits == state.limits => {
+            Err(CoordinationRefusal::Unchanged)
+        }
+        CoordinationRequest::SetLimits(limits) => Ok(vec![CoordinationRecord::Limits(limits)]),
+        CoordinationRequest::Claim { worker, session, span, skip } => {
             let cell = state.next_open_cell(now, &skip)?;
             Ok(vec![state.claimed(cell, worker, session, now.after(span))])
         }
-        Request::TakeOver { token, worker, span, owed } => {
-            let lease = state.leases.get(&token).ok_or(Refusal::LeaseLost)?;
-            let session = state.cells[lease.cell].session.ok_or(Refusal::LeaseLost)?;
+        CoordinationRequest::TakeOver { token, worker, span, owed } => {
+            let lease = state.leases.get(&token).ok_or(CoordinationRefusal::LeaseLost)?;
+            let session = state.cells[lease.cell].session.ok_or(CoordinationRefusal::LeaseLost)?;
             if now < lease.until {
-                return Err(Refusal::LeaseLost);
+                return Err(CoordinationRefusal::LeaseLost);
             }
             let mut records = state.settled(token, owed);
             records.push(state.claimed(lease.cell, worker, session, now.after(span)));
             Ok(records)
         }
-        Request::Renew(tokens, span) => {
+        CoordinationRequest::Renew(tokens, span) => {
             let (until, held) = (now.after(span), |token: &_| state.leases.contains_key(token));
             let tokens: Vec<_> = tokens.into_iter().filter(held).collect();
-            let renewed = tokens.into_iter().map(|token| Record::Renewed { token, until });
+            let renewed =
+                tokens.into_iter().map(|token| CoordinationRecord::Renewed { token, until });
             let records: Vec<_> = renewed.collect();
-            if records.is_empty() { Err(Refusal::LeaseLost) } else { Ok(records) }
+            if records.is_empty() { Err(CoordinationRefusal::LeaseLost) } else { Ok(records) }
         }
-        Request::Release(token) => {
+        CoordinationRequest::Release(token) => {
             state.valid_lease(token, now)?;
             let mut records = state.settled(token, None);
-            records.push(Record::Released { token });
+            records.push(CoordinationRecord::Released { token });
             Ok(records)
         }
-        Request::Finish(token, outcome) => {
+        CoordinationRequest::Finish(token, outcome) => {
             state.valid_lease(token, now)?;
             let mut records = state.settled(token, None);
-            records.push(Record::Finished { token, outcome });
+            records.push(CoordinationRecord::Finished { token, outcome });
             Ok(records)
         }
-        Request::Reopen(cell, how) => match state.cell(&cell).map(|cell| cell.progress) {
-            Some(CellProgress::Finished(_)) => Ok(vec![Record::Reopened { cell, how }]),
-            Some(CellProgress::Open | CellProgress::Leased(_)) | None => Err(Refusal::Unchanged),
+        CoordinationRequest::Reopen(cell, how) => match state.cell(&cell).map(|cell| cell.progress)
+        {
+            Some(CellProgress::Finished(_)) => Ok(vec![CoordinationRecord::Reopened { cell, how }]),
+            Some(CellProgress::Open | CellProgress::Leased(_)) | None => {
+                Err(CoordinationRefusal::Unchanged)
+            }
         },
-        Request::Reserve(token, charge) => {
+        CoordinationRequest::Reserve(token, charge) => {
             state.valid_lease(token, now)?;
             let spent = state.spent;
             if state.limits.cover(spent + state.reserved + charge) {
                 let id = ReservationId(state.last_reservation.0 + 1);
-                Ok(vec![Record::Reserved { id, token, charge }])
+                Ok(vec![CoordinationRecord::Reserved { id, token, charge }])
             } else if state.limits.cover(spent + state.reserved_without_owner(now) + charge) {
-                Err(Refusal::ReservedByOthers)
+                Err(CoordinationRefusal::ReservedByOthers)
             } else {
-                Err(Refusal::BudgetReached)
+                Err(CoordinationRefusal::BudgetReached)
             }
         }
         // Also after the end of the lease: what a call cost doesn't depend on it.
-        Request::Settle(id, charge) if state.reservations.contains_key(&id) => {
-            Ok(vec![Record::Settled { id, charge }])
+        CoordinationRequest::Settle(id, charge) if state.reservations.contains_key(&id) => {
+            Ok(vec![CoordinationRecord::Settled { id, charge }])
         }
-        Request::Settle(..) => Err(Refusal::Unchanged),
-        Request::Pause(provider, span) => match now.after(span) {
-            until if state.pauses.get(&provider) >= Some(&until) => Err(Refusal::Unchanged),
-            until => Ok(vec![Record::Paused { provider, until }]),
+        CoordinationRequest::Settle(..) => Err(CoordinationRefusal::Unchanged),
+        CoordinationRequest::Pause(provider, span) => match now.after(span) {
+            until if state.pauses.get(&provider) >= Some(&until) => {
+                Err(CoordinationRefusal::Unchanged)
+            }
+            until => Ok(vec![CoordinationRecord::Paused { provider, until }]),
         },
     }
 }
 
 /// Adds a record to the state. A record of a lease that is over changes no cell, and a reservation is settled once.
-pub fn apply(state: &mut SharedState, record: &Record) {
+pub fn apply(state: &mut SharedState, record: &CoordinationRecord) {
     match record {
-        Record::Limits(limits) => {
+        CoordinationRecord::Limits(limits) => {
             state.limits = *limits;
             for cell in std::mem::take(&mut state.over_budget) {
                 state.reopen(cell, ReopenAs::SameSession);
             }
         }
-        Record::Claimed { cell, token, worker: _, session, until } => {
+        CoordinationRecord::Claimed { cell, token, worker: _, session, until } => {
             let cell = state.index_of(cell);
             if let CellProgress::Leased(earlier) = state.cells[cell].progress {
                 state.leases.remove(&earlier);
@@ -386,17 +394,17 @@ pub fn apply(state: &mut SharedState, record: &Record) {
             state.leases.insert(*token, HeldLease { cell, until: *until });
             state.last_token = state.last_token.max(*token);
         }
-        Record::Renewed { token, until } => {
+        CoordinationRecord::Renewed { token, until } => {
             if let Some(lease) = state.leases.get_mut(token) {
                 lease.until = *until;
             }
         }
-        Record::Released { token } => {
+        CoordinationRecord::Released { token } => {
             if let Some(HeldLease { cell, .. }) = state.leases.remove(token) {
                 state.set_open(cell);
             }
         }
-        Record::Finished { token, outcome } => {
+        CoordinationRecord::Finished { token, outcome } => {
             if let Some(HeldLease { cell, .. }) = state.leases.remove(token) {
                 state.cells[cell].progress = CellProgress::Finished(*outcome);
                 if *outcome == CellOutcome::BudgetReached {
@@ -404,31 +412,31 @@ pub fn apply(state: &mut SharedState, record: &Record) {
                 }
             }
         }
-        Record::Reopened { cell, how } => {
+        CoordinationRecord::Reopened { cell, how } => {
             let cell = state.index_of(cell);
             if matches!(state.cells[cell].progress, CellProgress::Finished(_)) {
                 state.over_budget.remove(&cell);
                 state.reopen(cell, *how);
             }
         }
-        Record::Reserved { id, token, charge } => {
+        CoordinationRecord::Reserved { id, token, charge } => {
             state.reserved = state.reserved + *charge;
             state.reservations.insert(*id, Reservation { token: *token, charge: *charge });
             state.last_reservation = state.last_reservation.max(*id);
         }
-        Record::Settled { id, charge } => {
+        CoordinationRecord::Settled { id, charge } => {
             if let Some(reservation) = state.reservations.remove(id) {
                 state.reserved = state.reserved.saturating_sub(reservation.charge);
                 state.spent = state.spent + *charge;
             }
         }
-        Record::Paused { provider, until } => {
+        CoordinationRecord::Paused { provider, until } => {
             state.pauses.insert(Arc::clone(provider), *until);
         }
     }
 }
 
-impl Request {
+impl CoordinationRequest {
     /// Returns whether its records must survive the end of the machine, since what follows from them can't be undone.
     pub fn must_be_durable(&self) -> bool {
         match self {
@@ -499,7 +507,7 @@ impl SharedState {
         Some(Lease { cell: cell.id.clone(), token, session, attempt })
     }
 
-    fn cell(&self, cell: &CellId) -> Option<&Cell> {
+    fn cell(&self, cell: &CellId) -> Option<&SharedCell> {
         self.index.get(cell).map(|index| &self.cells[*index])
     }
 
@@ -509,20 +517,24 @@ impl SharedState {
     }
 
     /// Returns the lease, if it is the newest one of its cell and hasn't ended.
-    fn valid_lease(&self, token: LeaseToken, now: SharedTime) -> Result<(), Refusal> {
+    fn valid_lease(&self, token: LeaseToken, now: SharedTime) -> Result<(), CoordinationRefusal> {
         let lease = self.leases.get(&token).filter(|lease| now < lease.until);
-        lease.map(|_| ()).ok_or(Refusal::LeaseLost)
+        lease.map(|_| ()).ok_or(CoordinationRefusal::LeaseLost)
     }
 
     /// Returns the cell to start or resume. What others have begun comes before what no one has.
-    fn next_open_cell(&self, now: SharedTime, skip: &[LeaseToken]) -> Result<usize, Refusal> {
+    fn next_open_cell(
+        &self,
+        now: SharedTime,
+        skip: &[LeaseToken],
+    ) -> Result<usize, CoordinationRefusal> {
         let (next, first_end) =
             (self.open.first(), self.own_leases().map(|(_, it)| it.until).min());
         if next.is_none() && first_end.is_none() {
             return Err(if self.over_budget.iter().any(|cell| *cell < self.own) {
-                Refusal::BudgetReached
+                CoordinationRefusal::BudgetReached
             } else {
-                Refusal::NothingLeft
+                CoordinationRefusal::NothingLeft
             });
         }
         let ended =
@@ -531,12 +543,13 @@ impl SharedState {
             && let Some(session) = self.cells[lease.cell].session
         {
             let has_reservation = self.reservations_of(token).next().is_some();
-            return Err(Refusal::Expired { token, session, has_reservation });
+            return Err(CoordinationRefusal::Expired { token, session, has_reservation });
         }
         match next {
             Some(cell) if self.over_budget.is_empty() => Ok(*cell),
             // What others give back may be enough for those that are under way.
-            Some(_) | None => Err(first_end.map_or(Refusal::BudgetReached, Refusal::AllLeased)),
+            Some(_) | None => Err(first_end
+                .map_or(CoordinationRefusal::BudgetReached, CoordinationRefusal::AllLeased)),
         }
     }
 
@@ -546,9 +559,9 @@ impl SharedState {
         worker: WorkerId,
         session: SessionId,
         until: SharedTime,
-    ) -> Record {
-        let Cell { id, session: known, .. } = &self.cells[cell];
-        Record::Claimed {
+    ) -> CoordinationRecord {
+        let SharedCell { id, session: known, .. } = &self.cells[cell];
+        CoordinationRecord::Claimed {
             cell: id.clone(),
             token: LeaseToken(self.last_token.0 + 1),
             worker,
@@ -563,10 +576,10 @@ impl SharedState {
     }
 
     /// Returns the records that settle what a lease has reserved: as `owed` if that is about one call, or else as spent.
-    fn settled(&self, token: LeaseToken, owed: Option<Charge>) -> Vec<Record> {
+    fn settled(&self, token: LeaseToken, owed: Option<Charge>) -> Vec<CoordinationRecord> {
         let is_one = self.reservations_of(token).nth(1).is_none();
         let owed = owed.filter(|_| is_one);
-        let settle = |(id, charge): (ReservationId, Charge)| Record::Settled {
+        let settle = |(id, charge): (ReservationId, Charge)| CoordinationRecord::Settled {
             id,
             charge: owed.map_or(charge, |owed| owed.min(charge)),
         };
@@ -587,7 +600,7 @@ impl SharedState {
         }
         let index = self.cells.len();
         let (session, attempt, progress) = (None, 1, CellProgress::Open);
-        self.cells.push(Cell { id: cell.clone(), session, attempt, progress });
+        self.cells.push(SharedCell { id: cell.clone(), session, attempt, progress });
         self.index.insert(cell.clone(), index);
         index
     }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::error::{CoordinationError, Result};
-use super::protocol::{CellId, Record, SharedState, SharedTime, apply};
+use super::protocol::{CellId, CoordinationRecord, SharedState, SharedTime, apply};
 use crate::journal::{seal, verify_seal};
 use crate::types::TimeSpan;
 use crate::workflow::batch::folder::LOG_FILE;
@@ -110,8 +110,8 @@ impl SharedLog {
         &mut self,
         now: impl Fn() -> SharedTime,
         sync: bool,
-        decide: impl FnOnce(&SharedState, SharedTime) -> Result<Vec<Record>, E>,
-    ) -> Result<Result<Vec<Record>, E>> {
+        decide: impl FnOnce(&SharedState, SharedTime) -> Result<Vec<CoordinationRecord>, E>,
+    ) -> Result<Result<Vec<CoordinationRecord>, E>> {
         self.lock()?;
         let result = self.transact_locked(now, sync, decide);
         self.unlock();
@@ -122,8 +122,8 @@ impl SharedLog {
         &mut self,
         now: impl Fn() -> SharedTime,
         sync: bool,
-        decide: impl FnOnce(&SharedState, SharedTime) -> Result<Vec<Record>, E>,
-    ) -> Result<Result<Vec<Record>, E>> {
+        decide: impl FnOnce(&SharedState, SharedTime) -> Result<Vec<CoordinationRecord>, E>,
+    ) -> Result<Result<Vec<CoordinationRecord>, E>> {
         self.check_is_linked()?;
         self.read_new(now())?;
         let now = self.shared_time(now());
@@ -197,8 +197,9 @@ impl SharedLog {
                     let is_last = self.offset + length as u64 + 1 == end;
                     return Ok(if is_last { LogTail::Incomplete } else { LogTail::Damaged });
                 };
-                let LogLine { at, record } = serde_json::from_slice::<LogLine<Record>>(line)
-                    .io_context("understand a record of", &self.path)?;
+                let LogLine { at, record } =
+                    serde_json::from_slice::<LogLine<CoordinationRecord>>(line)
+                        .io_context("understand a record of", &self.path)?;
                 apply(&mut self.state, &record);
                 self.clock_lead = self.clock_lead.max(at.since(now));
                 self.newest = self.newest.max(at);
