@@ -42,20 +42,21 @@
 //!
 //! # Layers
 //!
-//! A file uses its own module and modules of lower layers; modules of one layer don't know each other. A test holds
-//! this table.
+//! A file uses its own module and modules of lower layers; modules of one layer don't use each other. A test reads this
+//! table and checks that.
 //!
 //! | layer | modules | what |
 //! |---|---|---|
-//! | bin | `cli` | arguments, terminal, errors with hints, exit codes |
-//! | 9 | `workflow`, `acp` | runs made of runs: a plan first, an evaluation after; scenarios. Editors |
-//! | 8 | `app` | composition: the only module that knows every adapter; the façade |
-//! | 7 | `runner` | the driver, which turns effects into calls of ports; executors |
-//! | 6 | `llm`, `mcp`, `hooks`, `journal`, `view`, `config` | adapters |
-//! | 6 | `conform` | recordings of other programs, checked against the invariants |
-//! | 5 | `tools` | the built-in tools and the registry that runs them |
-//! | 4 | `policy` | rules, guardrails and modes: whether a call may run |
-//! | 3 | `net`, `exec`, `workspace` | HTTP and SSE; supervised processes; confined paths |
+//! | 11 | `cli` | the binary: arguments, terminal, errors with hints, exit codes |
+//! | 10 | `workflow`, `acp` | runs made of runs: a plan first, an evaluation after; scenarios. Editors |
+//! | 9 | `app` | composition: the only module that knows every adapter; the façade |
+//! | 8 | `runner` | the driver, which turns effects into calls of ports; executors |
+//! | 7 | `llm`, `mcp`, `hooks`, `journal`, `view`, `config` | adapters |
+//! | 7 | `conform` | recordings of other programs, checked against the invariants |
+//! | 6 | `tools` | the built-in tools and the registry that runs them |
+//! | 5 | `policy` | rules, guardrails and modes: whether a call may run |
+//! | 4 | `net`, `exec` | HTTP and SSE; supervised processes and their confinement |
+//! | 3 | `workspace` | confined paths, worktrees, checkpoints |
 //! | 2 | `port` | traits and their errors: model, tools, journal, observer, clock, cancellation |
 //! | 1 | [`machine`] | pure: one file for each state, events, effects, deadlines, the statechart |
 //! | 0 | [`types`] | data types of all layers: ids, messages, usage, money, rules |
