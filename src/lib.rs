@@ -111,8 +111,6 @@ pub mod runner;
 #[doc(hidden)]
 pub mod tools;
 pub mod types;
-#[doc(hidden)]
-pub use types as model; // its name before
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod view;
