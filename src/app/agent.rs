@@ -11,13 +11,13 @@ use super::error::AppError;
 use super::function_tool::FunctionTool;
 use super::process_env::ProcessEnv;
 use super::resolved_model::ResolvedModel;
-use super::run::{RunIo, RunRequest};
 use super::run_environment::{RunEnvironment, SubagentClock};
+use super::run_io::{RunIo, RunRequest};
 use super::run_setup::RunSetup;
 use super::session::{SessionTarget, open_store, restart_limits, subtract_time_used};
 use crate::config::{Config, ConfigSources, ProjectTrust, load};
 use crate::exec::helper;
-use crate::journal::{DamagePolicy, SessionStore};
+use crate::journal::{DamagePolicy, JournalError, SessionStore};
 use crate::llm::scripted::Script;
 use crate::machine::Event;
 use crate::port::{CancellationToken, Disconnected, HookPoint, Model, Observer, RunEvent};
@@ -108,7 +108,8 @@ impl Agent {
     /// Fails if this agent stores no sessions, if there is no such session, and if it is open elsewhere or damaged.
     pub fn resume(&self, session: &str, message: Option<&str>) -> Result<RunResult, AppError> {
         let store = self.store.as_ref().ok_or(AppError::NoSessions)?;
-        let mut opened = store.reopen(session.parse()?, DamagePolicy::Refuse)?;
+        let mut opened =
+            store.reopen(session.parse().map_err(JournalError::from)?, DamagePolicy::Refuse)?;
         restart_limits(&mut opened, message.is_some());
         let mut agent = self.clone();
         subtract_time_used(&mut agent.setup.config.settings.limits, &opened);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::process_env::ProcessEnv;
 use super::run_setup::RunSetup;
+use super::sandbox::OWN_FOLDERS;
 use super::session::SessionTarget;
 use super::undo::has_open_change;
 use crate::config::Config;
@@ -78,10 +79,6 @@ pub(super) struct StateRecorder {
 /// How long the calls of a step wait for a record at the most; it is a part of their own time. After that, the run goes on
 /// without records.
 const MAX_RECORD_TIME: Duration = Duration::from_secs(10);
-
-/// Folders of this program in a workspace: its results and worktrees.
-pub(super) const OWN_FOLDERS: [&str; 4] =
-    [".architect/batch", ".architect/loop", ".architect/pipeline", ".architect/worktrees"];
 
 /// Returns what is recorded of a workspace.
 pub(super) fn scan_options(

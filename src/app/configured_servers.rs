@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::error::AppError;
 use super::function_tool::ExternalCall;
 use super::process_env::ProcessEnv;
-use super::run::RunIo;
+use super::run_io::RunIo;
 use super::sandbox::Sandbox;
 use crate::config::{
     Config, DeferMode, HttpUrl, McpConfig, McpServerConfig, OauthConfig, SecretText,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::configured_servers::{self, ToolDeferral};
 use super::function_tool::FunctionTool;
-use super::run::{RunIo, SharedResources};
+use super::run_io::{RunIo, SharedResources};
 use super::run_setup::RunSetup;
 use super::session::SessionResults;
 use super::skills::SkillStatus;

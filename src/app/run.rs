@@ -13,6 +13,7 @@ use super::configured_tools;
 use super::end_hooks::{RunDeadline, run_end_hooks};
 use super::error::AppError;
 use super::run_environment::{RunEnvironment, SubagentClock};
+use super::run_io::{RunIo, RunRequest, SharedResources};
 use super::run_setup::RunSetup;
 use super::secrets::{collect_secrets, mask_message};
 use super::session::{RunSession, SessionResults, SessionTarget};
@@ -20,87 +21,19 @@ use super::subagents::{OneQuestion, SubagentContext, SubagentWorktrees};
 use super::undo::complete_pending_restore;
 use crate::config::{quality_gates, run_rules};
 use crate::hooks::{HookedAnswerChecks, HookedTools, Hooks, with_hooks};
-use crate::journal::{
-    DamagePolicy, FileJournal, JournalError, SessionId, SessionSetup, SessionStore,
-    WorkspaceIdentity,
-};
+use crate::journal::{FileJournal, SessionId, SessionSetup, WorkspaceIdentity};
 use crate::llm::scripted::ScriptPosition;
 use crate::machine::{Machine, RunOutcome, RunStatus};
 use crate::mcp::McpServers;
 use crate::net::Secrets;
-use crate::policy::{Confirmer, NoConfirmer};
 use crate::port::{
     AnswerChecks, CancelRegistration, CancellationToken, HookPoint, ToolSpec, Toolbox,
 };
 use crate::runner::{Driver, Ports, RequestContext};
 use crate::tools::{ExecutionMode, PlannedCall, SharedQuota, ToolRegistry};
 use crate::types::{Digest, RunRules, RunTime};
-use crate::view::{CostSource, Reporter, RunInfo};
+use crate::view::{Reporter, RunInfo};
 use crate::workspace::image::{AttachedImages, ImageSource};
-
-/// What one run is to do.
-#[derive(Debug)]
-pub struct RunRequest {
-    /// The user's message; `None` resumes a stored session as it is.
-    pub task: Option<Arc<str>>,
-    /// Images for the model, with the user's message.
-    pub images: Vec<ImageSource>,
-    /// The session, new or stored.
-    pub target: SessionTarget,
-    /// Options of the caller, which are stored in the journal.
-    pub options: Value,
-    /// What its calls are charged to.
-    pub source: CostSource,
-    /// The exit code of a partial run, where the user wants another one.
-    pub exit_on_partial: Option<u8>,
-}
-
-impl RunRequest {
-    /// Returns the request for a task, without options.
-    pub fn new(task: impl Into<Arc<str>>, target: SessionTarget, source: CostSource) -> Self {
-        let (task, options) = (Some(task.into()), Value::Null);
-        Self { task, images: Vec::new(), target, options, source, exit_on_partial: None }
-    }
-
-    /// Returns the request to resume a stored session, or to begin one with this id and task if there is none.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the session is open elsewhere or damaged.
-    pub fn resume_or_begin(
-        store: &SessionStore,
-        session: SessionId,
-        task: Arc<str>,
-        options: Value,
-    ) -> Result<Self, JournalError> {
-        let (task, target) = match store.reopen(session, DamagePolicy::Refuse) {
-            Ok(opened) => (None, SessionTarget::Stored(store.clone(), Box::new(opened))),
-            Err(JournalError::UnknownSession(_)) => {
-                (Some(task), SessionTarget::New(store.clone(), Some(session)))
-            }
-            Err(error) => return Err(error),
-        };
-        Ok(Self { task, options, ..Self::new("", target, CostSource::Agent) })
-    }
-}
-
-/// The user interface of a run.
-#[derive(Clone)]
-pub struct RunIo {
-    /// Shows it.
-    pub reporter: Reporter,
-    /// Asks for confirmations.
-    pub confirm: Arc<dyn Confirmer>,
-    /// How commands are confined, if that is to be shown.
-    pub sandbox: Option<Arc<str>>,
-}
-
-impl RunIo {
-    /// Returns the interface of a run without a user: what would need a confirmation is denied.
-    pub fn unattended(reporter: Reporter) -> Self {
-        Self { reporter, confirm: Arc::new(NoConfirmer), sandbox: None }
-    }
-}
 
 /// A run that is over.
 pub struct FinishedRun {
@@ -124,17 +57,6 @@ impl FinishedRun {
     pub fn is_success(&self) -> bool {
         self.outcome().is_some_and(|outcome| outcome.reason.status() == RunStatus::Success)
     }
-}
-
-/// What a run shares with its sub-agents.
-#[derive(Clone)]
-pub(super) struct SharedResources {
-    /// The MCP servers.
-    pub(super) servers: Arc<McpServers>,
-    /// The limits on changes, and what is used of them.
-    pub(super) quota: SharedQuota,
-    /// The position in a script or a recording.
-    pub(super) script_position: ScriptPosition,
 }
 
 /// How long the commands in the background may take to end: they are terminated, and killed soon after. The supervisors

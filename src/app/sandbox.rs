@@ -12,7 +12,6 @@ use rustix::fs::{Access, access};
 use rustix::process::geteuid;
 use sha2::{Digest, Sha256};
 
-use super::checkpoints::OWN_FOLDERS;
 use super::error::AppError;
 use super::hidden_paths::{hidden_paths, redacted_files};
 use super::process_env::ProcessEnv;
@@ -97,6 +96,10 @@ const OTHER_REPOSITORIES: [&str; 5] = [
 /// What this program writes in its folders of state while commands run.
 const OWN_STATE: &str =
     "caches index.db index.db-journal index.db-lock repositories sessions tmp workspaces worktrees";
+
+/// Folders of this program in a workspace: its results and worktrees.
+pub(super) const OWN_FOLDERS: [&str; 4] =
+    [".architect/batch", ".architect/loop", ".architect/pipeline", ".architect/worktrees"];
 
 impl Sandbox {
     /// Returns what commands run in. Nothing is started before the first command, except to see that a level which is

@@ -11,6 +11,7 @@ mod confirm;
 mod error;
 mod logging;
 mod output;
+mod results_folder;
 mod session_lookup;
 mod sinks;
 mod standard_input;

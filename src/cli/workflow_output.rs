@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use architect::app::{
     AppError, ProcessEnv, RunInterrupts, RunIo, RunRequest, RunSetup, SessionTarget,
-    open_worktrees, start_telemetry,
+    start_telemetry,
 };
 use architect::config::Config;
 use architect::journal::{Durability, SessionStore};
@@ -34,6 +34,7 @@ use super::commands::{BATCH_LIMITS, listen};
 use super::config_options::{DEFAULT_AGENT, set_key};
 use super::confirm::confirmation_port;
 use super::error::CliError;
+use super::results_folder::check_origin;
 use super::sinks::{self, Sinks};
 use super::worktree_run::{self, WorktreeRun};
 use super::{output, task};
@@ -115,35 +116,6 @@ impl WorkflowFolder {
             WorkflowJournal::open(&self.path, &self.definition, program, durability)?;
         Ok(OpenWorkflow { store, journal, program, events })
     }
-}
-
-/// Checks that a folder of results was made here: those that come with a repository would count as done.
-///
-/// # Errors
-///
-/// Fails if git tracks files in it, or a link of the project leads to it.
-pub(crate) fn check_origin(folder: &Path, world: &ProcessEnv) -> Result<(), CliError> {
-    let own = world.cwd.join(".architect");
-    let links = folder.ancestors().filter(|path| path.starts_with(&own));
-    if let Some(link) = links.filter(|path| path.is_symlink()).last() {
-        let link = sanitize::path(link);
-        return Err(CliError::usage(format!(
-            "{link} is a link, and results would be written to where it leads"
-        ))
-        .hint("--out names another folder"));
-    }
-    let is_tracked = folder.exists()
-        && open_worktrees(world)
-            .and_then(|worktrees| worktrees.is_tracked(folder))
-            .unwrap_or(false);
-    if is_tracked {
-        let folder = sanitize::path(folder);
-        return Err(CliError::usage(format!(
-            "the results in {folder} came with the repository: git tracks them, so what they call done may not be"
-        ))
-        .hint("--out names another folder; `git rm -r --cached` makes them yours"));
-    }
-    Ok(())
 }
 
 /// Returns what options define of a workflow: all but its limits, which may change when it continues.

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::key_spec::{KeySpec, description};
-use super::setting_value::ValueType;
+use super::key_spec::{KeySpec, ValueType};
+use super::settings::description;
 
 /// Returns a JSON Schema that a configuration file satisfies, for editors that complete and check TOML.
 ///

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
-use super::key_spec::{KeyOption, KeySpec, MergeStrategy, UntrustedChange};
-use super::setting_value::{SettingValue, ValueType};
-use super::settings_reader::SettingsReader;
+use super::key_spec::{KeyOption, KeySpec, MergeStrategy, UntrustedChange, ValueType};
+use super::setting_value::SettingValue;
+use super::settings_reader::{Field, SettingsReader};
 use super::text_types::ConfigName;
 use super::value_tree::{ConfigTable, ConfigValue};
 
@@ -40,23 +40,6 @@ macro_rules! section {
     };
 }
 pub(super) use section;
-
-/// The declaration of a field of a section: a [`Key`], or a function that reads the field.
-pub(super) trait Field {
-    /// The type of the field.
-    type Output;
-
-    /// Reads the field; what is wrong is noted by the reader.
-    fn read(self, name: &'static str, doc: &str, from: &mut SettingsReader<'_>) -> Self::Output;
-}
-
-impl<T, F: FnOnce(&'static str, &str, &mut SettingsReader<'_>) -> T> Field for F {
-    type Output = T;
-
-    fn read(self, name: &'static str, doc: &str, from: &mut SettingsReader<'_>) -> T {
-        self(name, doc, from)
-    }
-}
 
 /// A key with values of type `T`; `K` says what kind of key it is, and what holds when it is not set.
 pub(super) struct Key<T, K> {

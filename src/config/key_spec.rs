@@ -1,10 +1,6 @@
 //! The keys of the configuration, as `settings/` declares them.
 
-use std::sync::LazyLock;
-
-use super::setting_value::ValueType;
-use super::settings::Settings;
-use super::settings_reader::SettingsReader;
+use super::settings::description;
 use super::value_tree::ConfigValue;
 use crate::types::nearest;
 
@@ -25,6 +21,30 @@ pub struct KeySpec {
     pub(super) is_required: bool,
     pub(super) merge: MergeStrategy,
     pub(super) untrusted: UntrustedChange,
+}
+
+/// What the values of a key are like.
+#[derive(Debug, Default)]
+pub(super) enum ValueType {
+    Bool,
+    /// True, false, or this word.
+    BoolOr(&'static str),
+    /// A whole number, not negative.
+    Integer,
+    Number,
+    /// A number of seconds, or a text such as "10m".
+    Duration,
+    #[default]
+    Text,
+    /// One of these words, the strictest first where one is stricter than another.
+    Word(Vec<&'static str>),
+    List(Box<Self>),
+    /// Any value.
+    Any,
+    /// A table whose names are free.
+    Map(Box<Self>),
+    /// A list of tables with these keys.
+    Tables(Vec<KeySpec>),
 }
 
 /// How the value of a higher layer goes together with that of a lower one.
@@ -115,13 +135,6 @@ pub(super) struct Description {
     pub(super) keys: Vec<KeySpec>,
     /// The tables that hold keys, with what they are about.
     pub(super) tables: Vec<(String, String)>,
-}
-
-/// Returns everything that the settings declare.
-pub(super) fn description() -> &'static Description {
-    static DESCRIPTION: LazyLock<Description> =
-        LazyLock::new(|| SettingsReader::describe(Settings::read));
-    &DESCRIPTION
 }
 
 /// Returns every key, in the order of the sections.

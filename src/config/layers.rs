@@ -9,7 +9,8 @@ use super::effective::ReadReport;
 use super::folders::Folders;
 use super::origin::{ConfigDocument, LayerRank};
 use super::text_types::ConfigName;
-use super::value_tree::{ConfigNode, ConfigTable, ConfigValue, parse_document};
+use super::toml_document::parse_document;
+use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 
 /// One source of values.
 pub(super) struct ConfigLayer {

@@ -18,9 +18,10 @@ use super::problem::{ConfigError, ConfigNotice, NoticeCause, ProblemKind};
 use super::resolved::Config;
 use super::settings::Settings;
 use super::settings_reader::SettingsReader;
+use super::toml_document;
 use super::trust::{ChangedFile, TrustStore};
 use super::untrusted_layer::{IgnoredBecause, TightenedValues, tighten};
-use super::value_tree::{self, ConfigNode, ConfigTable};
+use super::value_tree::{ConfigNode, ConfigTable};
 use crate::exec::is_secret_variable;
 use crate::types::matches_wildcard;
 
@@ -217,7 +218,7 @@ impl ConfigLoader<'_> {
         let path = folder.join(format!("{name}.toml"));
         let document = self.read_document(&path, LayerRank::Profile, owner);
         let table = document.and_then(|document| {
-            value_tree::parse_document(LayerRank::Profile, &document, &mut self.report)
+            toml_document::parse_document(LayerRank::Profile, &document, &mut self.report)
         });
         if let Some(table) = table {
             self.add_layer(LayerRank::Profile, owner, table);

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::config::effective::ReadReport;
     use crate::config::origin::ConfigDocument;
-    use crate::config::value_tree::parse_document;
+    use crate::config::toml_document::parse_document;
 
     fn read(rank: LayerRank, text: &str) -> ConfigTable {
         let document = ConfigDocument::new("a".into(), text);

@@ -42,6 +42,7 @@ mod settings;
 mod settings_reader;
 mod template;
 mod text_types;
+mod toml_document;
 mod trust;
 mod untrusted_layer;
 mod user_rules;

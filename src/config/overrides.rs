@@ -7,7 +7,8 @@ use super::key_spec::{self, KeyMatch, KeySpec, VARIABLE_PREFIX, is_list, keys};
 use super::origin::{LayerRank, OriginSource, ValueOrigin};
 use super::problem::{NoticeCause, ProblemKind};
 use super::setting_value::parse_list;
-use super::value_tree::{self, ConfigNode, ConfigTable, ConfigValue, insert_at_path};
+use super::toml_document;
+use super::value_tree::{ConfigNode, ConfigTable, ConfigValue, insert_at_path};
 use crate::types::{did_you_mean, nearest};
 
 /// A value that an option of the command line sets.
@@ -148,7 +149,7 @@ fn parse_override(key: &KeySpec, text: &str, origin: &ValueOrigin) -> ConfigValu
 /// depends on the key.
 fn parse_literal(text: &str, origin: &ValueOrigin) -> ConfigValue {
     use ConfigValue::{List, Table, Text, Untyped};
-    let value = value_tree::parse_value(text.trim(), origin);
+    let value = toml_document::parse_value(text.trim(), origin);
     let value = value.filter(|value| matches!(value, Text(_) | List(_) | Table(_)));
     value.unwrap_or_else(|| Untyped(text.to_owned()))
 }

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
+use super::key_spec::ValueType;
 use super::origin::{ValueOrigin, may_be_secret};
-use super::setting_value::{SettingValue, ValueType};
+use super::setting_value::SettingValue;
 use super::value_tree::{ConfigNode, ConfigValue};
 
 /// A field of a request body.

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use super::effective::RelativePathBase;
-use super::key_spec::KeySpec;
+use super::key_spec::ValueType;
 use super::origin::ValueOrigin;
-use super::value_tree::{self, ConfigNode, ConfigValue};
+use super::toml_document::parse_value;
+use super::value_tree::{ConfigNode, ConfigValue};
 use crate::exec::HostPattern;
 use crate::types::{MicroUsd, TimeSpan, Tokens, WordEnum};
 
@@ -26,30 +27,6 @@ pub(super) trait SettingValue: Sized {
     fn resolve(self, _paths: &RelativePathBase, _node: &ConfigNode) -> Self {
         self
     }
-}
-
-/// What the values of a key are like.
-#[derive(Debug, Default)]
-pub(super) enum ValueType {
-    Bool,
-    /// True, false, or this word.
-    BoolOr(&'static str),
-    /// A whole number, not negative.
-    Integer,
-    Number,
-    /// A number of seconds, or a text such as "10m".
-    Duration,
-    #[default]
-    Text,
-    /// One of these words, the strictest first where one is stricter than another.
-    Word(Vec<&'static str>),
-    List(Box<Self>),
-    /// Any value.
-    Any,
-    /// A table whose names are free.
-    Map(Box<Self>),
-    /// A list of tables with these keys.
-    Tables(Vec<KeySpec>),
 }
 
 impl<T: WordEnum> SettingValue for T {
@@ -247,7 +224,7 @@ impl<T: SettingValue> SettingValue for Vec<T> {
 pub(super) fn parse_list(text: &str, origin: &ValueOrigin) -> ConfigValue {
     let text = text.trim();
     let node = |value| ConfigNode::new(value, origin.clone());
-    match value_tree::parse_value(text, origin) {
+    match parse_value(text, origin) {
         Some(list @ ConfigValue::List(_)) => list,
         Some(value @ ConfigValue::Text(_)) => ConfigValue::List(vec![node(value)]),
         _ => {

@@ -6,11 +6,10 @@
 use std::collections::BTreeMap;
 
 use super::effective::{EffectiveValue, ReadReport, RelativePathBase};
-use super::key_declaration::Field;
-use super::key_spec::{self, Description, KeySpec, MergeStrategy, doc_text};
+use super::key_spec::{self, Description, KeySpec, MergeStrategy, ValueType, doc_text};
 use super::origin::ValueOrigin;
 use super::problem::ProblemKind;
-use super::setting_value::{SettingValue, ValueType};
+use super::setting_value::SettingValue;
 use super::text_types::ConfigName;
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 use crate::types::nearest;
@@ -25,6 +24,23 @@ pub(super) struct SettingsReader<'a> {
     known_keys: Vec<&'static str>,
     paths: &'a RelativePathBase,
     report: &'a mut ReadReport,
+}
+
+/// The declaration of a field of a section: a [`Key`](super::key_declaration::Key), or a function that reads the field.
+pub(super) trait Field {
+    /// The type of the field.
+    type Output;
+
+    /// Reads the field; what is wrong is noted by the reader.
+    fn read(self, name: &'static str, doc: &str, from: &mut SettingsReader<'_>) -> Self::Output;
+}
+
+impl<T, F: FnOnce(&'static str, &str, &mut SettingsReader<'_>) -> T> Field for F {
+    type Output = T;
+
+    fn read(self, name: &'static str, doc: &str, from: &mut SettingsReader<'_>) -> T {
+        self(name, doc, from)
+    }
 }
 
 impl<'a> SettingsReader<'a> {
@@ -341,7 +357,7 @@ mod tests {
     use super::*;
     use crate::config::key_declaration::{optional, required, table, table_list};
     use crate::config::origin::{ConfigDocument, LayerRank};
-    use crate::config::value_tree::parse_document;
+    use crate::config::toml_document::parse_document;
     use crate::types::TimeSpan;
 
     /// Reads a document with a section of each kind, and returns the problems as text.

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::key_spec::{KeySpec, description};
-use super::setting_value::ValueType;
+use super::key_spec::{KeySpec, ValueType};
+use super::settings::description;
 use crate::types::word_enum;
 
 word_enum! {

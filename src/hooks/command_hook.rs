@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::error::HookError;
 use super::file_placeholder::{FILE_VARIABLE, UnsafePlaceholder, with_variable};
-use super::hook::{Hook, HookError};
+use super::hook::Hook;
 use super::hook_input::{HookInput, HookSession};
 use super::hook_output::HookOutput;
 use crate::exec::{CommandEnd, CommandInput, CommandSpec, Supervisor};

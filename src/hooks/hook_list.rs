@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::hook::{Hook, HookError, HookMatcher};
+use super::error::HookError;
+use super::hook::{Hook, HookMatcher};
 use super::hook_input::HookInput;
 use super::hook_output::{HookChanges, HookOutput};
 use crate::port::{EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun, panic_message};

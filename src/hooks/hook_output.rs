@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::hook::HookError;
+use super::error::HookError;
 
 /// The decision of a hook.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,6 +12,7 @@
 //! session are passed to [`Hooks`] directly.
 
 mod command_hook;
+mod error;
 mod file_placeholder;
 mod hook;
 mod hook_input;
@@ -23,8 +24,9 @@ mod hooked_tools;
 
 pub use crate::types::HookFailurePolicy;
 pub use command_hook::CommandHook;
+pub use error::HookError;
 pub use file_placeholder::{UnsafePlaceholder, check_placeholder};
-pub use hook::{Hook, HookError, HookMatcher};
+pub use hook::{Hook, HookMatcher};
 pub use hook_input::{HookInput, HookSession};
 pub use hook_list::{HookBlock, HookChainResult, Hooks, HooksTooDeep};
 pub use hook_output::{HookChanges, HookOutput};

@@ -5,9 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::journal_reader::RecordDamage;
-use super::session_id::SessionId;
-use super::steering_queue::MAX_MESSAGE_BYTES;
+use super::session_id::{InvalidSessionId, SessionId};
 pub(super) use crate::workspace::IoContext;
 use crate::workspace::IoError;
 
@@ -19,8 +17,8 @@ pub(super) type Result<T, E = JournalError> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum JournalError {
     /// The text is not a session id.
-    #[error("'{0}' is not a session id")]
-    InvalidId(String),
+    #[error(transparent)]
+    InvalidId(#[from] InvalidSessionId),
     /// There is no such session.
     #[error("there is no session '{0}'")]
     UnknownSession(String),
@@ -103,8 +101,13 @@ pub enum JournalError {
     #[error("no folder for sessions: neither XDG_STATE_HOME nor HOME is an absolute path")]
     NoStateFolder,
     /// A message for a session is too long.
-    #[error("the message has {0} bytes; the limit is {MAX_MESSAGE_BYTES}")]
-    MessageTooLong(usize),
+    #[error("the message has {bytes} bytes; the limit is {limit}")]
+    MessageTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The maximum length, in bytes.
+        limit: usize,
+    },
     /// The file is not an exported session.
     #[error("{path} is not an exported session: {reason}")]
     NotAnExport {
@@ -147,6 +150,32 @@ pub enum ReadOnlyReason {
         /// How many records after it are intact.
         intact_after: u64,
     },
+}
+
+/// The damage of a record.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RecordDamage {
+    /// The file ends within the record.
+    #[error("unterminated line")]
+    Unterminated,
+    /// The line does not end with a checksum.
+    #[error("missing checksum")]
+    NoChecksum,
+    /// The checksum does not continue the one before.
+    #[error("wrong checksum")]
+    WrongChecksum,
+    /// The record has another sequence number than its position.
+    #[error("wrong sequence number {0}")]
+    WrongSequence(u64),
+    /// A record other than the header at the beginning, or a header elsewhere.
+    #[error("misplaced header")]
+    MisplacedHeader,
+    /// The line is longer than any that is written.
+    #[error("line too long")]
+    TooLong,
+    /// A text that is stored separately is missing.
+    #[error("{0}")]
+    MissingBlob(String),
 }
 
 impl fmt::Display for ReadOnlyReason {

@@ -13,8 +13,10 @@ use super::blobs::{self, BlobStore, digest_of};
 use super::error::{IoContext, JournalError, Result};
 use super::file_journal::lock;
 use super::header::{Ancestry, SessionHeader};
-use super::journal_reader::{JournalReader, ReadRecord};
-use super::record_line::{self, RecordBody, RecordLine, StoredContent, StoredRecord, seal};
+use super::journal_reader::JournalReader;
+use super::record_line::{
+    self, ReadRecord, RecordBody, RecordLine, StoredContent, StoredRecord, seal,
+};
 use super::replay::{JournalEndKind, replay};
 use super::session_id::SessionId;
 use super::session_store::SessionStore;

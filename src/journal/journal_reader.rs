@@ -5,39 +5,12 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
-use thiserror::Error;
 
 use super::blobs::{BlobStore, digest_of};
-use super::error::{IoContext, Result};
-use super::record_line::{self, StoredContent, StoredRecord};
+use super::error::{IoContext, RecordDamage, Result};
+use super::record_line::{self, ReadRecord, StoredContent};
 use crate::machine::EventKind;
 use crate::types::Sha256Digest;
-
-/// The damage of a record.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum RecordDamage {
-    /// The file ends within the record.
-    #[error("unterminated line")]
-    Unterminated,
-    /// The line does not end with a checksum.
-    #[error("missing checksum")]
-    NoChecksum,
-    /// The checksum does not continue the one before.
-    #[error("wrong checksum")]
-    WrongChecksum,
-    /// The record has another sequence number than its position.
-    #[error("wrong sequence number {0}")]
-    WrongSequence(u64),
-    /// A record other than the header at the beginning, or a header elsewhere.
-    #[error("misplaced header")]
-    MisplacedHeader,
-    /// The line is longer than any that is written.
-    #[error("line too long")]
-    TooLong,
-    /// A text that is stored separately is missing.
-    #[error("{0}")]
-    MissingBlob(String),
-}
 
 /// A position in a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,19 +21,6 @@ pub struct JournalPosition {
     pub seq: u64,
     /// The checksum that the next record continues.
     pub crc: u32,
-}
-
-/// The result of reading a record.
-#[derive(Debug)]
-pub enum ReadRecord {
-    /// A record.
-    Record(Box<StoredRecord>),
-    /// An intact record of a kind that this release does not know.
-    Unknown(String),
-    /// The end of the valid prefix and of the file.
-    End,
-    /// An invalid record.
-    Damage(RecordDamage),
 }
 
 /// The records after damage.

@@ -33,7 +33,7 @@ pub mod index;
 
 pub use crate::types::Durability;
 pub(crate) use blobs::sha256_hex;
-pub use error::{JournalError, ReadOnlyReason};
+pub use error::{JournalError, ReadOnlyReason, RecordDamage};
 pub use file_journal::FileJournal;
 pub use fork_export::{ForkOptions, ImportedSession, LaneFork, ReplacementResult};
 pub use header::{
@@ -41,15 +41,15 @@ pub use header::{
     WallTime,
 };
 pub use index::SessionIndex;
-pub use journal_reader::{JournalPosition, JournalReader, ReadRecord, RecordDamage};
-pub use record_line::{PartialReply, StoredContent, StoredFingerprint, StoredRecord};
+pub use journal_reader::{JournalPosition, JournalReader};
+pub use record_line::{PartialReply, ReadRecord, StoredContent, StoredFingerprint, StoredRecord};
 pub(crate) use record_line::{seal, verify_seal};
 pub use replay::{
     AuthorizedEdit, Divergence, JournalEnd, JournalEndKind, ReplayedRecord, SessionHistory,
     StoredCheckpoint,
 };
 pub use resume::{OpenedSession, ResumeOptions, ResumedSession};
-pub use session_id::SessionId;
+pub use session_id::{InvalidSessionId, SessionId};
 pub use session_outputs::SessionOutputs;
 pub use session_store::{DamagePolicy, ListedSession, SessionStore, default_root};
 pub use steering_queue::{MessageId, MessageKind, QueuedMessage, SteeringQueue};

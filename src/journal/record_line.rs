@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::blobs::{BlobRef, BlobStore};
-use super::error::Result;
+use super::error::{RecordDamage, Result};
 use super::header::{EndedRecord, ResumedRecord, SessionHeader, WallTime};
-use super::journal_reader::{ReadRecord, RecordDamage};
 use super::steering_queue::MessageId;
 use crate::machine::{Event, EventKind, Fingerprint, StateKind};
 use crate::port::CallTiming;
@@ -60,6 +59,19 @@ pub enum StoredContent {
     Ended(EndedRecord),
     /// A record of a newer release that may be ignored.
     Other,
+}
+
+/// The result of reading a record.
+#[derive(Debug)]
+pub enum ReadRecord {
+    /// A record.
+    Record(Box<StoredRecord>),
+    /// An intact record of a kind that this release does not know.
+    Unknown(String),
+    /// The end of the valid prefix and of the file.
+    End,
+    /// An invalid record.
+    Damage(RecordDamage),
 }
 
 /// The partial text of a cancelled model call.

@@ -4,13 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::error::{JournalError, ReadOnlyReason, Result};
+use super::error::{JournalError, ReadOnlyReason, RecordDamage, Result};
 use super::header::{EndedRecord, ResumedRecord, SessionHeader, SessionSetup, WallTime};
 use super::implied_reads;
-use super::journal_reader::{
-    JournalPosition, JournalReader, ReadRecord, RecordDamage, RecordsAfterDamage,
-};
-use super::record_line::{StoredContent, StoredFingerprint, StoredRecord};
+use super::journal_reader::{JournalPosition, JournalReader, RecordsAfterDamage};
+use super::record_line::{ReadRecord, StoredContent, StoredFingerprint, StoredRecord};
 use super::session_id::SessionId;
 use super::steering_queue::MessageId;
 use crate::machine::{

@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 use uuid::Uuid;
 
-use super::error::{JournalError, Result};
 use crate::port::unique_id;
 
 /// The id of a session: a UUID whose text sorts by creation time.
@@ -21,6 +21,11 @@ use crate::port::unique_id;
 #[schemars(with = "String")]
 pub struct SessionId(Uuid);
 
+/// The error for a text that is not a session id.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("'{0}' is not a session id")]
+pub struct InvalidSessionId(String);
+
 impl SessionId {
     /// Returns a unique id; later ones sort after earlier ones.
     pub fn generate() -> Self {
@@ -29,20 +34,20 @@ impl SessionId {
 }
 
 impl FromStr for SessionId {
-    type Err = JournalError;
+    type Err = InvalidSessionId;
 
     /// Parses the canonical spelling: 36 characters, lower case.
-    fn from_str(text: &str) -> Result<Self> {
-        let wrong = || JournalError::InvalidId(text.chars().take(80).collect());
+    fn from_str(text: &str) -> Result<Self, InvalidSessionId> {
+        let wrong = || InvalidSessionId(text.chars().take(80).collect());
         let id = Self(Uuid::try_parse(text).map_err(|_| wrong())?);
         if id.to_string() == text { Ok(id) } else { Err(wrong()) }
     }
 }
 
 impl TryFrom<String> for SessionId {
-    type Error = JournalError;
+    type Error = InvalidSessionId;
 
-    fn try_from(text: String) -> Result<Self> {
+    fn try_from(text: String) -> Result<Self, InvalidSessionId> {
         text.parse()
     }
 }

@@ -15,10 +15,11 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::blobs::{self, BlobStore};
-use super::error::{IoContext, JournalError, ReadOnlyReason, Result};
+use super::error::{IoContext, JournalError, ReadOnlyReason, RecordDamage, Result};
 use super::file_journal::{FileJournal, WriterHealth, lock};
 use super::header::{SessionHeader, WallTime};
-use super::journal_reader::{JournalPosition, JournalReader, ReadRecord, RecordDamage};
+use super::journal_reader::{JournalPosition, JournalReader};
+use super::record_line::ReadRecord;
 use super::replay::{JournalEnd, JournalEndKind, ReplayedRecord, SessionHistory, replay};
 use super::resume::OpenedSession;
 use super::session_id::SessionId;

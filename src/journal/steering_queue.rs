@@ -80,7 +80,7 @@ struct QueueState {
 }
 
 /// The maximum length of a message, in bytes.
-pub(super) const MAX_MESSAGE_BYTES: usize = 1 << 20;
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 /// The extension of a message's file name.
 const EXTENSION: &str = ".json";
@@ -101,8 +101,9 @@ impl SteeringQueue {
 
     /// Adds a message under this name, unless there is one.
     pub(super) fn add_as(&self, id: MessageId, message: &QueuedMessage) -> Result<()> {
-        if message.text.len() > MAX_MESSAGE_BYTES {
-            return Err(JournalError::MessageTooLong(message.text.len()));
+        let (bytes, limit) = (message.text.len(), MAX_MESSAGE_BYTES);
+        if bytes > limit {
+            return Err(JournalError::MessageTooLong { bytes, limit });
         }
         folder::create_durable(&self.folder, Durability::Full)?;
         let path = self.path(id);
@@ -304,6 +305,6 @@ mod tests {
         let (_temp, queue) = empty_queue();
         let long = "x".repeat(MAX_MESSAGE_BYTES + 1);
         let message = QueuedMessage::new(MessageKind::Steering, long);
-        assert!(matches!(queue.add(&message), Err(JournalError::MessageTooLong(_))));
+        assert!(matches!(queue.add(&message), Err(JournalError::MessageTooLong { .. })));
     }
 }

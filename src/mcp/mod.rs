@@ -37,4 +37,5 @@ pub use settings::{
     ClientCredentials, Necessity, SecretSource, ServerLimits, ServerSetup, ServerSpec,
     ServerTransport, ToolFilter,
 };
-pub use tool::{ServerTool, ToolHints};
+pub use tool::ServerTool;
+pub use tool_description::ToolHints;

@@ -11,7 +11,7 @@ use super::connection::ReplyDeadline;
 use super::elicitation::UserQuestions;
 use super::http::MirroredArgument;
 use super::server::McpServer;
-use super::tool_description::ListedTool;
+use super::tool_description::{ListedTool, ToolHints};
 use super::validate::CompiledSchema;
 use crate::policy::{Confirmer, Elicitation};
 use crate::port::{EffectContext, EffectNotice, ToolSpec};
@@ -29,15 +29,6 @@ struct PinnedTool {
     hints: ToolHints,
     mirrors: Vec<MirroredArgument>,
     server: Arc<McpServer>,
-}
-
-/// A server's claims about the effects of a tool. Unverified; no permission depends on them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToolHints {
-    /// It changes nothing.
-    pub read_only: bool,
-    /// A second call with the same arguments changes nothing more.
-    pub idempotent: bool,
 }
 
 /// The least time between two progress messages of a call.
@@ -161,17 +152,6 @@ impl ServerTool {
                 }
                 _ => return CallResult::from_result(&result, server.setup.limits.result_bytes),
             }
-        }
-    }
-}
-
-impl ToolHints {
-    /// Parses annotations; missing ones default to the worst case.
-    pub(super) fn from_annotations(annotations: Option<&Value>) -> Self {
-        let says = |name: &str| annotations?.get(name)?.as_bool();
-        Self {
-            read_only: says("readOnlyHint").unwrap_or(false),
-            idempotent: says("idempotentHint").unwrap_or(false),
         }
     }
 }

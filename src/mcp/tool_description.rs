@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::http::{self, MirroredArgument};
 use super::settings::{ServerLimits, ToolFilter};
-use super::tool::ToolHints;
 use crate::types::{Digest, strip_terminal_codes};
 
 /// A tool as a server describes it.
@@ -27,6 +26,15 @@ pub(super) struct ListedTool {
     pub hints: ToolHints,
     /// The arguments repeated in headers, with HTTP.
     pub mirrors: Vec<MirroredArgument>,
+}
+
+/// A server's claims about the effects of a tool. Unverified; no permission depends on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolHints {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// A second call with the same arguments changes nothing more.
+    pub idempotent: bool,
 }
 
 /// The longest name that all providers accept.
@@ -164,6 +172,17 @@ pub(super) fn truncate(mut text: String, most: usize) -> String {
         text.push('…');
     }
     text
+}
+
+impl ToolHints {
+    /// Parses annotations; missing ones default to the worst case.
+    fn from_annotations(annotations: Option<&Value>) -> Self {
+        let says = |name: &str| annotations?.get(name)?.as_bool();
+        Self {
+            read_only: says("readOnlyHint").unwrap_or(false),
+            idempotent: says("idempotentHint").unwrap_or(false),
+        }
+    }
 }
 
 #[cfg(test)]

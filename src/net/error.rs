@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use ureq::Timeout;
 
+use super::options::HttpTimeouts;
+
 /// The result of an HTTP exchange.
 pub(crate) type Result<T, E = NetError> = std::result::Result<T, E>;
 
@@ -154,7 +156,7 @@ pub(super) enum ResponsePart {
 pub(super) struct ErrorContext<'a> {
     pub(super) host: &'a str,
     pub(super) proxy: Option<String>,
-    pub(super) timeouts: &'a super::HttpTimeouts,
+    pub(super) timeouts: &'a HttpTimeouts,
     pub(super) part: ResponsePart,
 }
 

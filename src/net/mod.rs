@@ -11,6 +11,7 @@ mod drain;
 mod endpoint;
 mod error;
 pub mod event_stream;
+mod options;
 mod readable_fields;
 mod resolver;
 mod retry_after;
@@ -19,12 +20,11 @@ pub mod sse;
 mod timed_transport;
 
 pub use body::RequestBody;
-pub use client::{
-    HttpClient, HttpOptions, HttpProxy, HttpRequest, HttpResponse, HttpTimeouts, Method,
-};
+pub use client::{HttpClient, HttpRequest, HttpResponse, Method};
 pub use endpoint::{Endpoint, EndpointError};
 pub(crate) use error::Result;
 pub use error::{ExchangePhase, NetError};
+pub use options::{HttpOptions, HttpProxy, HttpTimeouts};
 pub use readable_fields::ReadableFields;
 pub use retry_after::{MAX_RETRY_DELAY, retry_after};
 pub(crate) use secret::{MASK, RESERVED_IN_ADDRESS};

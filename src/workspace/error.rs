@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use thiserror::Error;
 
-use super::listing::FileKind;
+use super::file_kind::FileKind;
 use super::path::{PathError, RelPath};
 
 /// Why a file of the workspace could not be read or changed.

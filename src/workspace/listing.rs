@@ -9,11 +9,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cap_std::fs::{Dir, FileType, FileTypeExt};
+use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, FileType as RawFileType, statat};
 
 use super::access_guard;
 use super::error::FileError;
+use super::file_kind::FileKind;
 use super::open_folder::open_below;
 use super::path::RelPath;
 use super::root::WorkspaceRoot;
@@ -85,53 +86,6 @@ pub struct FolderEntry {
     pub name: OsString,
     /// Its kind; symbolic links are not followed.
     pub kind: FileKind,
-}
-
-/// The kind of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FileKind {
-    /// A regular file.
-    File,
-    /// A folder.
-    Directory,
-    /// A symbolic link.
-    Link,
-    /// A named pipe.
-    Pipe,
-    /// A socket.
-    Socket,
-    /// A device.
-    Device,
-}
-
-impl FileKind {
-    /// Returns the kind with an article, for messages.
-    pub fn description(self) -> &'static str {
-        match self {
-            Self::File => "a file",
-            Self::Directory => "a directory",
-            Self::Link => "a symbolic link",
-            Self::Pipe => "a named pipe",
-            Self::Socket => "a socket",
-            Self::Device => "a device",
-        }
-    }
-
-    pub(super) fn from_file_type(kind: FileType) -> Self {
-        if kind.is_file() {
-            Self::File
-        } else if kind.is_dir() {
-            Self::Directory
-        } else if kind.is_symlink() {
-            Self::Link
-        } else if kind.is_fifo() {
-            Self::Pipe
-        } else if kind.is_socket() {
-            Self::Socket
-        } else {
-            Self::Device
-        }
-    }
 }
 
 impl WorkspaceRoot {

@@ -12,6 +12,7 @@ pub mod checkpoint;
 mod edit_batch;
 mod editor_buffers;
 mod error;
+mod file_kind;
 mod file_lock;
 mod generated_folders;
 pub mod image;
@@ -37,6 +38,7 @@ pub use atomic_file::{
 pub use edit_batch::{BatchedChange, apply_changes, leftover_path, sha256};
 pub use editor_buffers::EditorBuffers;
 pub use error::FileError;
+pub use file_kind::FileKind;
 pub use file_lock::lock_within;
 pub use generated_folders::is_generated;
 pub use input_file::{open_input, read_input};
@@ -44,7 +46,7 @@ pub use io_error::{IoContext, IoError};
 pub use line_page::{LinePage, LinePosition, MAX_LINE_PAGE, read_line_page};
 pub use link_resolver::LinkResolver;
 pub(crate) use link_resolver::MAX_LINKS;
-pub use listing::{FileKind, FileLookup, FolderEntry, entries, has_readable_ignore_files};
+pub use listing::{FileLookup, FolderEntry, entries, has_readable_ignore_files};
 pub(crate) use open_folder::{
     OWNER, create_canonical, enter_canonical_parent, open_below, open_canonical,
     open_canonical_parent, open_file, open_parent, real_path, remove_tree, remove_unneeded,

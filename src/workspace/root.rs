@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 use super::access_guard::{self, AccessGuard, AccessMode};
 use super::editor_buffers::{EditorBuffers, unsaved_content};
 use super::error::FileError;
-use super::listing::FileKind;
+use super::file_kind::FileKind;
 use super::open_folder::{create_below, open_below, open_canonical};
 use super::path::{PathError, RelPath};
 

@@ -1,4 +1,4 @@
-//! The layers of the architecture: which module may use which.
+//! The architecture: which module may use which, and how long a file may be.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use crate::kit::sources::rust_files;
+
+mod imports;
 
 /// The greatest length of a file, its tests included.
 const LONGEST: usize = 900;

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::error::AppError;
 use super::process_env::ProcessEnv;
 use super::resolved_model::ResolvedModel;
-use super::run::RunRequest;
+use super::run_io::RunRequest;
 use super::run_setup::RunSetup;
 use super::session::{SessionTarget, open_store};
 use crate::config::{ConfigSources, load};

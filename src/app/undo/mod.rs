@@ -431,7 +431,7 @@ pub fn complete_pending_restore(
     let Some(pending) = log.pending()? else { return Ok(None) };
     let interrupted =
         |reason: String| UndoError::Interrupted { workspace: workspace.to_owned(), reason };
-    let session: SessionId = pending.session.parse()?;
+    let session: SessionId = pending.session.parse().map_err(JournalError::from)?;
     let mut opened = match store.reopen(session, DamagePolicy::Refuse) {
         Ok(opened) => opened,
         Err(JournalError::UnknownSession(_)) => {

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use super::UndoError;
 use super::state_list::StateList;
-use crate::app::checkpoints::{OWN_FOLDERS, content_lengths};
+use crate::app::checkpoints::content_lengths;
 use crate::app::error::AppError;
+use crate::app::sandbox::OWN_FOLDERS;
 use crate::config::Config;
 use crate::journal::{JournalError, SessionHistory, SessionId, SessionStore, StoredCheckpoint};
 use crate::port::{CancellationToken, lock};

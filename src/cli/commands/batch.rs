@@ -30,9 +30,9 @@ use crate::cli::batch_cells::{CellOptions, common_options};
 use crate::cli::batch_output::{BatchProgress, print_batch_result};
 use crate::cli::config_options::{self, DEFAULT_AGENT};
 use crate::cli::error::CliError;
+use crate::cli::results_folder::check_origin;
 use crate::cli::sinks::open_batch_table;
 use crate::cli::standard_input::read_stdin;
-use crate::cli::workflow_output::check_origin;
 use crate::cli::{approval, logging, task, worktree_run};
 
 /// The keys whose options limit the whole batch, or the whole loop.

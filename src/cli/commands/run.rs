@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use architect::app::{ProcessEnv, RunRequest, SessionTarget, open_store};
-use architect::journal::SessionId;
+use architect::journal::{JournalError, SessionId};
 use architect::llm::Recorder;
 use architect::runner::set_idle_action;
 use architect::tools::first_big_integer;
@@ -64,7 +64,11 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let target = match (args.ephemeral, &args.session) {
         (true, _) => SessionTarget::Ephemeral,
         (false, session) => {
-            let session = session.as_deref().map(str::parse::<SessionId>).transpose()?;
+            let session = session
+                .as_deref()
+                .map(str::parse::<SessionId>)
+                .transpose()
+                .map_err(JournalError::from)?;
             // The record of a worktree names its session.
             let session = session.or_else(|| worktree.map(|_| SessionId::generate()));
             SessionTarget::New(open_store(&config, &world)?, session)

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use architect::app::{ChangedDecision, ProcessEnv, SessionUsage, WhatIfReport, what_if};
+use architect::app::{ChangedDecision, ProcessEnv, WhatIfReport, what_if};
 use architect::types::{Decision, pluralize};
 use architect::view::sanitize;
 use architect::workflow::what_if_lanes::LaneComparison;
@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::resume::{saved_options, split_record};
-use super::what_if_lanes::{self, SummaryLine};
+use super::what_if_lanes::{self, SummaryLine, format_usage};
 use crate::cli::args::WhatIfArgs;
 use crate::cli::config_options::{self, DEFAULT_AGENT, as_sets};
 use crate::cli::error::CliError;
@@ -121,16 +121,6 @@ fn format_report(report: &WhatIfReport) -> String {
         text.push_str(&format!("  the run would have {what} after record {}: {used}\n", found.seq));
     }
     text
-}
-
-pub(super) fn format_usage(usage: &SessionUsage) -> String {
-    let cost = usage.cost.map_or_else(String::new, |cost| format!(", ${cost:.4}"));
-    format!(
-        "{}, {}, {}{cost}",
-        pluralize(usage.steps, "step", "steps"),
-        pluralize(usage.llm_calls, "model call", "model calls"),
-        pluralize(usage.tokens, "token", "tokens")
-    )
 }
 
 fn format_decision(decision: &ChangedDecision) -> String {

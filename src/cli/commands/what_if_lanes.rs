@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use architect::app::{ProcessEnv, RecordedWorkspace, ResolvedModel, RunInterrupts, RunIo};
+use architect::app::{
+    ProcessEnv, RecordedWorkspace, ResolvedModel, RunInterrupts, RunIo, SessionUsage,
+};
 use architect::journal::{DamagePolicy, ForkOptions, JournalError, LaneFork, SessionHistory};
 use architect::types::pluralize;
 use architect::view::{Reporter, sanitize};
@@ -21,7 +23,6 @@ use super::resume::{
     PreparedResume, ResumeRequest, create_worktree, load_origin_config, prepare_resume,
     read_prompt, split_record,
 };
-use super::what_if::format_usage;
 use crate::cli::args::{OutputFormat, SettingsArgs, WhatIfArgs};
 use crate::cli::error::CliError;
 use crate::cli::output;
@@ -269,4 +270,15 @@ fn format_summary(summary: &LaneSummary) -> String {
         ));
     }
     text
+}
+
+/// Returns what a session did and cost, in words.
+pub(super) fn format_usage(usage: &SessionUsage) -> String {
+    let cost = usage.cost.map_or_else(String::new, |cost| format!(", ${cost:.4}"));
+    format!(
+        "{}, {}, {}{cost}",
+        pluralize(usage.steps, "step", "steps"),
+        pluralize(usage.llm_calls, "model call", "model calls"),
+        pluralize(usage.tokens, "token", "tokens")
+    )
 }

@@ -6,7 +6,8 @@ use super::timeout;
 use crate::config::key_declaration::{
     default, given, map, optional, required, section, table_list,
 };
-use crate::config::setting_value::{SettingValue, ValueType};
+use crate::config::key_spec::ValueType;
+use crate::config::setting_value::SettingValue;
 use crate::config::settings_reader::SettingsReader;
 use crate::config::text_types::{ConfigName, HttpUrl, ProcessArgument, SecretText, VariableName};
 use crate::config::value_tree::ConfigValue;

@@ -7,6 +7,7 @@ mod mcp;
 mod run;
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 pub use commands::{
     CommandsConfig, ExpectedDecision, GuardrailsConfig, PermissionsConfig, QualityGate,
@@ -22,7 +23,8 @@ pub use run::{
 
 use super::key_declaration::{DefaultValue, Key, default, named_tables, section, table};
 use super::key_spec::UntrustedChange::{Allowed, Lower};
-use super::key_spec::option;
+use super::key_spec::{Description, option};
+use super::settings_reader::SettingsReader;
 use super::text_types::ConfigName;
 use crate::types::{Language, TimeSpan};
 
@@ -73,6 +75,13 @@ section! {
         /// Diagnostic messages, and the file for events.
         logging: LoggingConfig = table(LoggingConfig::read),
     }
+}
+
+/// Returns everything that the settings declare.
+pub(in crate::config) fn description() -> &'static Description {
+    static DESCRIPTION: LazyLock<Description> =
+        LazyLock::new(|| SettingsReader::describe(Settings::read));
+    &DESCRIPTION
 }
 
 const MIN_TIMEOUT: TimeSpan = TimeSpan::from_millis(1);

@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::Type;
@@ -14,7 +14,6 @@ use serde::de::DeserializeOwned;
 use super::contents::SessionContents;
 use super::measures::Measures;
 use super::rows::SessionDetail;
-use super::update::modified_nanos;
 use crate::journal::ListedSession;
 use crate::workspace::lock_within;
 
@@ -241,6 +240,12 @@ pub(super) fn search_terms(text: &str) -> Option<String> {
         }
     }
     (!found.is_empty()).then(|| found.join(" "))
+}
+
+/// The time of change as reported by the file system; a time before 1970 counts as 1970.
+pub(super) fn modified_nanos(listed: &ListedSession) -> u64 {
+    let since = listed.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX >> 1).min(u64::MAX >> 1)
 }
 
 /// Writes a session that the database does not have.

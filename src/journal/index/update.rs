@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::Mutex;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use std::{iter, thread};
 
 use crossbeam_channel::bounded;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::contents::SessionContents;
-use super::database::{delete_session, insert_session};
+use super::database::{delete_session, insert_session, modified_nanos};
 use crate::journal::error::Result;
 use crate::journal::{ListedSession, SessionStore};
 use crate::port::lock;
@@ -133,12 +133,6 @@ pub(super) fn update(
         change.commit()?;
     }
     Ok(updated)
-}
-
-/// The time of change as reported by the file system; a time before 1970 counts as 1970.
-pub(super) fn modified_nanos(listed: &ListedSession) -> u64 {
-    let since = listed.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX >> 1).min(u64::MAX >> 1)
 }
 
 fn indexed_sessions(database: &Connection) -> rusqlite::Result<HashMap<String, IndexedSession>> {

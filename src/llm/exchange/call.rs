@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::byte_order_mark::BomSkipper;
+use super::request_target::RequestTarget;
 use super::transport::{IncomingResponse, ResponseBody};
-use super::wire_model::RequestTarget;
 use crate::llm::bedrock;
 use crate::llm::decode::{CallIds, DecodedReply, DeltaBuffer, TextField, replace_lone_surrogates};
 use crate::llm::fault::{self, ApiError};

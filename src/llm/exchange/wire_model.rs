@@ -1,18 +1,17 @@
 //! A model over HTTP.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
 
 use super::call::PreparedModelCall;
 use super::prefix_check::PrefixCheck;
-use super::transport::{HttpTransport, RequestSigner};
+use super::request_target::RequestTarget;
 use crate::llm::decode::CallIds;
 use crate::llm::encode::{EncodedConversation, MessageWriter, RequestHasher};
-use crate::llm::wire::{RequestFrame, Result, ToolChoice, Wire};
+use crate::llm::wire::{RequestFrame, Result, ToolChoice};
 use crate::machine::CallPurpose;
-use crate::net::{HeaderMap, HttpRequest, Method, RequestBody, Secrets};
+use crate::net::{HttpRequest, Method, RequestBody};
 use crate::port::{Model, ModelCall, ModelRequest, RequestDigest, ToolSpec};
 use crate::types::{Fault, FaultKind};
 
@@ -26,64 +25,6 @@ pub(crate) struct WireModel {
     prefix_check: PrefixCheck,
     /// The last tools of a request.
     tools: Arc<[ToolSpec]>,
-}
-
-/// Where requests go, and how.
-pub(crate) struct RequestTarget {
-    pub(crate) wire: Arc<dyn Wire>,
-    pub(crate) transport: Arc<dyn HttpTransport>,
-    /// `provider/model`, which identifies the blocks that only this model can read.
-    pub(crate) model: Arc<str>,
-    pub(crate) url: String,
-    pub(crate) headers: HeaderMap,
-    pub(crate) masker: Secrets,
-    /// The source of the key, for error messages; `None` for a recording.
-    pub(crate) key_source: Option<KeySource>,
-    /// Signs each request, where a key in a header is not enough.
-    pub(crate) signer: Option<Arc<dyn RequestSigner>>,
-    /// Whether its keys have been replaced since the last request that was accepted.
-    pub(crate) has_replaced_keys: AtomicBool,
-    /// Whether to warn if the provider counts far fewer tokens than were sent.
-    pub(crate) may_truncate: bool,
-    /// What the encoding of requests depends on, as it is stored.
-    pub(crate) settings: Value,
-}
-
-/// The source of the key of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum KeySource {
-    /// The key is from this variable.
-    Variable(String),
-    /// The command prints the key that this key of the configuration names.
-    Command(String),
-    /// No key is sent, as none of these variables is set.
-    Missing(Vec<String>),
-    /// No key is sent, as the model has an address of its own, and this setting names no variable with a key.
-    NoOwnKey(String),
-    /// Requests are signed with keys from here.
-    Signed(String),
-}
-
-impl KeySource {
-    /// Returns the hint for a provider's rejection of the key.
-    pub(crate) fn hint(&self) -> String {
-        match self {
-            Self::Variable(variable) => format!("; the key is the one in {variable}"),
-            Self::Command(key) => format!("; the key is the one that {key} prints"),
-            Self::Signed(source) => format!("; the keys are {source}"),
-            Self::NoOwnKey(setting) => {
-                format!("; no key was sent ({setting} names the variable that holds one)")
-            }
-            Self::Missing(variables) if variables.is_empty() => {
-                "; no key was sent (--api-key-env NAME names the variable that holds one)"
-                    .to_owned()
-            }
-            Self::Missing(variables) => format!(
-                "; no key was sent: the variable {} is not set (--api-key-env NAME names another one)",
-                variables.join(" or ")
-            ),
-        }
-    }
 }
 
 /// The encoded part of a request before the conversation, with its inputs.
@@ -247,12 +188,15 @@ fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use sha2::{Digest as _, Sha256};
 
     use super::*;
     use crate::llm::tests::fixtures::{tool_exchange, wires};
+    use crate::llm::wire::Wire;
     use crate::machine::{ConversationEntry, EntryId};
-    use crate::net::{HttpClient, HttpOptions};
+    use crate::net::{HeaderMap, HttpClient, HttpOptions, Secrets};
     use crate::types::{ConversationItem, MessageOrigin, ReplyPart, Tokens, ToolCall, ToolStatus};
 
     fn model() -> WireModel {

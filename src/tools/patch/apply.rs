@@ -7,23 +7,10 @@
 //! The result is built line by line, so that lines are never joined, whatever line ends the patch and the file have. A
 //! replaced line keeps its line end unless the patch changes it.
 
-use super::hunk::{FinalNewline, Hunk, HunkLine, HunkPosition, LineKind};
+use super::hunk::{
+    FinalNewline, Hunk, HunkLine, HunkPosition, LineKind, PatchError, without_line_end,
+};
 use super::locate;
-
-/// The reason why hunks cannot be applied. Hunks are counted from zero.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::tools) enum PatchError {
-    /// The lines of this hunk do not occur.
-    NotFound(usize),
-    /// The lines of this hunk occur this number of times.
-    Ambiguous(usize, usize),
-    /// A header line of this hunk does not occur after the hunk before.
-    HeaderNotFound(usize, String),
-    /// This hunk only adds lines and has no position.
-    NoPosition(usize),
-    /// The content would not change.
-    Unchanged,
-}
 
 /// How line ends are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -333,14 +320,6 @@ impl HunkSearch<'_> {
                     }
                 })
             })
-    }
-}
-
-/// Returns a line without its line end.
-pub(super) fn without_line_end(line: &[u8]) -> &[u8] {
-    match line.strip_suffix(b"\n") {
-        Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
-        None => line,
     }
 }
 

@@ -1,8 +1,7 @@
 //! The sections of a patch, one for each file.
 
+use super::file_name;
 use super::hunk::{self, FinalNewline, Hunk, HunkPosition};
-use super::name_prefix::{self, UnresolvedFilePatch};
-use super::{begin_patch, file_name};
 
 /// The section of a patch about one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +47,14 @@ pub(in crate::tools) enum FileOperation {
     Copied,
 }
 
+/// A section with uninterpreted names.
+#[derive(Clone)]
+pub(in crate::tools) struct UnresolvedFilePatch {
+    pub(super) patch: FilePatch,
+    /// The names in its line `diff --git`, or else in its lines `---` and `+++`, uninterpreted.
+    pub(super) git_names: Option<(String, String)>,
+}
+
 /// The headers of a section, as far as they were read.
 #[derive(Default)]
 struct GitHeaders {
@@ -59,45 +66,8 @@ struct GitHeaders {
     is_binary: bool,
 }
 
-/// A parsed patch, with file names as they are in its text.
-pub(in crate::tools) enum ParsedPatch {
-    /// The names are paths.
-    Exact(Vec<FilePatch>),
-    /// The names may have prefixes.
-    Prefixed(Vec<UnresolvedFilePatch>),
-}
-
-impl ParsedPatch {
-    /// Parses a patch.
-    ///
-    /// # Errors
-    ///
-    /// Fails with the error and its position.
-    pub(in crate::tools) fn parse(patch: &str) -> Result<Self, String> {
-        Ok(match begin_patch::is_begin_patch(patch) {
-            true => Self::Exact(begin_patch::parse(patch)?),
-            false => Self::Prefixed(parse_unified(patch)?),
-        })
-    }
-
-    /// Returns the patch of each file. `exists` returns whether a file exists, which decides whether a name has a prefix.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a name is ambiguous.
-    pub(in crate::tools) fn resolve(
-        &self,
-        exists: &dyn Fn(&str) -> bool,
-    ) -> Result<Vec<FilePatch>, String> {
-        match self {
-            Self::Exact(patches) => Ok(patches.clone()),
-            Self::Prefixed(patches) => name_prefix::resolve_names(patches.clone(), exists),
-        }
-    }
-}
-
 /// Parses a unified diff, without interpreting its names.
-fn parse_unified(patch: &str) -> Result<Vec<UnresolvedFilePatch>, String> {
+pub(super) fn parse_unified(patch: &str) -> Result<Vec<UnresolvedFilePatch>, String> {
     let lines: Vec<&str> = patch.split_inclusive('\n').collect();
     let mut sections: Vec<UnresolvedFilePatch> = Vec::new();
     let mut headers = GitHeaders::default();

@@ -42,6 +42,21 @@ pub(in crate::tools) enum FinalNewline {
     Unspecified,
 }
 
+/// The reason why hunks cannot be applied. Hunks are counted from zero.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::tools) enum PatchError {
+    /// The lines of this hunk do not occur.
+    NotFound(usize),
+    /// The lines of this hunk occur this number of times.
+    Ambiguous(usize, usize),
+    /// A header line of this hunk does not occur after the hunk before.
+    HeaderNotFound(usize, String),
+    /// This hunk only adds lines and has no position.
+    NoPosition(usize),
+    /// The content would not change.
+    Unchanged,
+}
+
 impl Default for HunkPosition {
     fn default() -> Self {
         Self::Line { start: 0, count: 0 }
@@ -211,6 +226,14 @@ fn is_mail_signature(lines: &[&str], at: usize) -> bool {
     lines[at].trim_end() == "--"
         && rest.next().is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit()))
         && rest.next().is_none()
+}
+
+/// Returns a line without its line end.
+pub(super) fn without_line_end(line: &[u8]) -> &[u8] {
+    match line.strip_suffix(b"\n") {
+        Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
+        None => line,
+    }
 }
 
 /// Parses a line of a hunk with its line end.

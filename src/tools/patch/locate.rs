@@ -4,7 +4,7 @@
 //! ASCII punctuation and spaces for typographic ones, which models don't always repeat. All comparisons but the first
 //! require a unique match.
 
-use super::apply::{PatchError, without_line_end};
+use super::hunk::{PatchError, without_line_end};
 
 /// How lines are compared. Line ends are always ignored.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -12,9 +12,45 @@ mod hunk;
 mod locate;
 mod name_prefix;
 
-pub(super) use apply::{Edge, PatchError, apply_hunks, misplaced};
-pub(super) use file_patch::{FileOperation, FilePatch, ParsedPatch};
-pub(super) use hunk::Hunk;
+pub(super) use apply::{Edge, apply_hunks, misplaced};
+pub(super) use file_patch::{FileOperation, FilePatch};
+pub(super) use hunk::{Hunk, PatchError};
+
+use file_patch::UnresolvedFilePatch;
+
+/// A parsed patch, with file names as they are in its text.
+pub(super) enum ParsedPatch {
+    /// The names are paths.
+    Exact(Vec<FilePatch>),
+    /// The names may have prefixes.
+    Prefixed(Vec<UnresolvedFilePatch>),
+}
+
+impl ParsedPatch {
+    /// Parses a patch.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error and its position.
+    pub(super) fn parse(patch: &str) -> Result<Self, String> {
+        Ok(match begin_patch::is_begin_patch(patch) {
+            true => Self::Exact(begin_patch::parse(patch)?),
+            false => Self::Prefixed(file_patch::parse_unified(patch)?),
+        })
+    }
+
+    /// Returns the patch of each file. `exists` returns whether a file exists, which decides whether a name has a prefix.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a name is ambiguous.
+    pub(super) fn resolve(&self, exists: &dyn Fn(&str) -> bool) -> Result<Vec<FilePatch>, String> {
+        match self {
+            Self::Exact(patches) => Ok(patches.clone()),
+            Self::Prefixed(patches) => name_prefix::resolve_names(patches.clone(), exists),
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -6,15 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::file_name::without_prefix;
-use super::file_patch::{FileOperation, FilePatch};
-
-/// A section with uninterpreted names.
-#[derive(Clone)]
-pub(in crate::tools) struct UnresolvedFilePatch {
-    pub(super) patch: FilePatch,
-    /// The names in its line `diff --git`, or else in its lines `---` and `+++`, uninterpreted.
-    pub(super) git_names: Option<(String, String)>,
-}
+use super::file_patch::{FileOperation, FilePatch, UnresolvedFilePatch};
 
 /// Prefixes that git writes: for the index, the work tree, a commit, an object.
 const GIT_PREFIXES: [&str; 6] = ["a", "b", "c", "i", "o", "w"];

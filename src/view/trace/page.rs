@@ -8,7 +8,8 @@ use super::time_account::add;
 use super::time_table::{percent_of_time, time_rows};
 use super::turn::turns;
 use super::usage_chart::percent;
-use super::{StepChange, Trace, chart, usage_chart, waterfall};
+use super::waterfall::{self, css_class};
+use super::{StepChange, Trace, chart, usage_chart};
 use crate::machine::{RunStatus, StopReason};
 use crate::types::{MessageOrigin, TimeSpan, pluralize};
 use crate::view::page::{PageFrame, facts, file_change, section, step_changes};
@@ -135,10 +136,6 @@ fn time_section(trace: &Trace) -> Markup {
             }
         }
     }
-}
-
-pub(super) fn css_class(phase: TracePhase) -> String {
-    format!("p-{}", phase.as_str().replace('_', "-"))
 }
 
 /// Returns the transitions as a folded list.

@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use super::call_details;
 use super::messages::{Speaker, TraceMessage};
-use super::page::css_class;
 use super::phase::TracePhase;
 use super::time_account::subtract;
 use super::timeline::{CallEnd, CallSpan};
@@ -233,6 +232,11 @@ fn request_row(call: &CallSpan, reply: Option<&TraceMessage>, scale: Scale) -> M
             (call_details::request(call, reply))
         }
     }
+}
+
+/// Returns the class of a phase in the style sheet, which has its color.
+pub(super) fn css_class(phase: TracePhase) -> String {
+    format!("p-{}", phase.as_str().replace('_', "-"))
 }
 
 /// Returns the bars of the phases that took time.

@@ -132,7 +132,7 @@ pub fn plain_name(label: &str) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::super::manifest::ManifestText;
+    use super::super::manifest_file::ManifestText;
     use super::*;
 
     fn cells(tasks: &str, common: &CommonOptions) -> Vec<BatchCell> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::manifest_file::{ManifestEntry, ManifestField, ReadEntry, read_entries};
+use super::manifest_file::{ManifestEntry, ManifestField, ManifestText, ReadEntry, read_entries};
 use super::manifest_settings::flatten_settings;
 use crate::exec::{resolve_path, resolve_within};
 use crate::types::{did_you_mean, nearest};
@@ -122,15 +122,6 @@ impl fmt::Display for ManifestProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.file, self.line, self.message)
     }
-}
-
-/// The text of a manifest, and its name.
-#[derive(Clone, Copy, Debug)]
-pub struct ManifestText<'a> {
-    /// The name of the file, for messages; its extension determines the format, if it is known.
-    pub name: &'a str,
-    /// The content.
-    pub text: &'a str,
 }
 
 /// The keys of a task. The schema of manifests describes them.

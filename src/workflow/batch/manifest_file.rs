@@ -7,8 +7,16 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::manifest::ManifestText;
 use crate::types::{did_you_mean, nearest};
+
+/// The text of a manifest, and its name.
+#[derive(Clone, Copy, Debug)]
+pub struct ManifestText<'a> {
+    /// The name of the file, for messages; its extension determines the format, if it is known.
+    pub name: &'a str,
+    /// The content.
+    pub text: &'a str,
+}
 
 /// An entry of a manifest: a task or a variant.
 pub(in crate::workflow) struct ManifestEntry {

@@ -83,7 +83,8 @@ fn key_schema(key: &str, configuration: &Value) -> Value {
 mod tests {
     use std::path::Path;
 
-    use super::super::manifest::{BatchManifest, ManifestText};
+    use super::super::manifest::BatchManifest;
+    use super::super::manifest_file::ManifestText;
     use super::*;
 
     /// Returns whether the schema and the parser accept a manifest in TOML.

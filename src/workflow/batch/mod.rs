@@ -35,9 +35,9 @@ pub(in crate::workflow) use folder::refuse_link;
 pub use folder::{BatchFileError, BatchFolder};
 pub(in crate::workflow) use manifest::EntryReader;
 pub use manifest::{
-    BatchManifest, BatchTask, BatchVariant, ManifestProblem, ManifestText, TaskOptions,
-    TaskWorkspace,
+    BatchManifest, BatchTask, BatchVariant, ManifestProblem, TaskOptions, TaskWorkspace,
 };
+pub use manifest_file::ManifestText;
 pub(in crate::workflow) use manifest_file::{ManifestEntry, read_entries};
 pub use manifest_schema::manifest_schema;
 pub use report::BatchReport;

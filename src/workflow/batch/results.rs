@@ -367,7 +367,8 @@ fn write_line(to: &mut impl Write, value: &Value) -> io::Result<()> {
 impl BatchResults {
     /// Returns the results of tasks and variants that these documents name.
     pub(super) fn from_documents(documents: &[Value]) -> Self {
-        use super::manifest::{BatchManifest, ManifestText};
+        use super::manifest::BatchManifest;
+        use super::manifest_file::ManifestText;
         let cell = |document: &Value| {
             let entry = |key: &str| format!("{{\"id\": {}, \"prompt\": \"x\"}}", document[key]);
             let [task, variant] = ["id", "variant"].map(entry);

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::journal::StoredEvent;
 use super::machine::{
     Measurement, Program, SessionEnd, StepEvent, StepNeed, WorkflowActivity, WorkflowState, step,
 };
@@ -26,6 +25,18 @@ pub struct EventDetail {
     /// Why there is no number, or what an undo has kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+}
+
+/// An event in the journal.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoredEvent {
+    /// When it was written: microseconds since 1970.
+    pub at: i64,
+    /// The event.
+    pub event: StepEvent,
+    /// What the machine does not know.
+    #[serde(default)]
+    pub detail: EventDetail,
 }
 
 /// The result of a session.

@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::history::EventDetail;
+use super::history::{EventDetail, StoredEvent};
 use super::machine::{Program, StepEvent};
 use crate::journal::{WallTime, seal, verify_seal};
 use crate::types::Durability;
@@ -31,18 +31,6 @@ pub struct JournalHeader {
     pub definition: String,
     /// The program.
     pub program: Program,
-}
-
-/// An event in the journal.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct StoredEvent {
-    /// When it was written: microseconds since 1970.
-    pub at: i64,
-    /// The event.
-    pub event: StepEvent,
-    /// What the machine does not know.
-    #[serde(default)]
-    pub detail: EventDetail,
 }
 
 /// The journal of a workflow, open in this process and in no other.

@@ -25,9 +25,10 @@ mod session;
 pub use condition::{ComparisonOperator, Condition, MAX_ITEMS};
 pub use earlier_results::{counted_result, earlier_results};
 pub use history::{
-    CheckReport, EventDetail, ItemReport, IterationRecord, SessionReport, WorkflowHistory,
+    CheckReport, EventDetail, ItemReport, IterationRecord, SessionReport, StoredEvent,
+    WorkflowHistory,
 };
-pub use journal::{JournalHeader, StoredEvent, WorkflowJournal, WorkflowJournalError};
+pub use journal::{JournalHeader, WorkflowJournal, WorkflowJournalError};
 pub use pipeline::{Pipeline, PipelineStep};
 pub use run::{
     StepSetup, WorkflowError, WorkflowEvent, WorkflowLimits, WorkflowObserver, WorkflowOutcome,

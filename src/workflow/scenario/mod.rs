@@ -42,6 +42,7 @@
 //! Expectations are compared with the record of the run as text, so that a failure is a readable difference:
 //! [`ScenarioOutcome`].
 
+mod event_pattern;
 mod expectations;
 mod original_files;
 mod parse;
@@ -49,18 +50,17 @@ mod play;
 mod recording;
 mod report;
 mod run;
+mod scheduled_action;
 mod session_scenario;
 mod suite;
 
+pub use event_pattern::EventPattern;
 pub use expectations::{
-    EventPattern, Expectations, ExpectedFile, ExpectedRequest, ExpectedTool, PartialText,
-    TextPattern,
+    Expectations, ExpectedFile, ExpectedRequest, ExpectedTool, PartialText, TextPattern,
 };
-pub use parse::{
-    Scenario, ScenarioAction, ScenarioClock, ScenarioContent, ScenarioError, ScheduledAction,
-    scenario_schema,
-};
-pub use report::{ScenarioResult, TestDocument, format_text, to_json, to_junit};
-pub use run::{ScenarioOutcome, find_scenarios, run_all};
+pub use parse::{Scenario, ScenarioClock, ScenarioContent, ScenarioError, scenario_schema};
+pub use report::{TestDocument, format_text, to_json, to_junit};
+pub use run::{ScenarioOutcome, ScenarioResult, find_scenarios, run_all};
+pub use scheduled_action::{ScenarioAction, ScheduledAction};
 pub use session_scenario::scenario_from_session;
 pub use suite::{ScenarioSuite, WrittenScenario, choose_sessions};

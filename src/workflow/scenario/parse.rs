@@ -11,12 +11,13 @@ use thiserror::Error;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::expectations::{EventPattern, Expectations};
+use super::expectations::Expectations;
+use super::scheduled_action::{ScheduledAction, ScheduledActionToml};
 use crate::llm::PlaybackError;
 use crate::llm::model_table::PriceRow;
 use crate::llm::scripted::{Script, ScriptedTurn};
 use crate::policy::ConfirmationAnswer;
-use crate::types::{Signal, Tokens};
+use crate::types::Tokens;
 use crate::workspace::read_input;
 
 /// A scenario.
@@ -104,29 +105,6 @@ pub enum ScenarioClock {
     Real,
 }
 
-/// An action during the run, at an event.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "ScheduledActionToml")]
-pub struct ScheduledAction {
-    /// The event.
-    pub event: EventPattern,
-    /// The number of that event, counted from one.
-    pub nth: u32,
-    /// The action.
-    pub action: ScenarioAction,
-}
-
-/// An action of the user or the system.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScenarioAction {
-    /// The user sends a message for the next model call.
-    Steer(String),
-    /// The user sends a message for the end of the run.
-    FollowUp(String),
-    /// A signal arrives.
-    Signal(Signal),
-}
-
 /// An error of loading a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ScenarioError {
@@ -148,23 +126,6 @@ pub enum ScenarioError {
         /// What is invalid.
         cause: String,
     },
-}
-
-/// An action during the run, at an event: one of `steer`, `follow_up` and `signal`.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ScheduledActionToml {
-    /// The event: its name, and fields as `tool_call_end name=grep`.
-    event: EventPattern,
-    /// The number of that event, counted from one.
-    #[schemars(range(min = 1))]
-    nth: Option<u32>,
-    /// A message for the next model call.
-    steer: Option<String>,
-    /// A message for the end of the run.
-    follow_up: Option<String>,
-    /// A signal: `SIGINT`, `SIGTERM` or `SIGHUP`.
-    signal: Option<String>,
 }
 
 /// Returns the JSON Schema of the files of scenarios.
@@ -272,28 +233,6 @@ fn parse_script(whole: &ScenarioContent, text: &str) -> Result<Script, (usize, S
         }
         PlaybackError::Unreadable { cause, .. } => (1, cause),
     })
-}
-
-impl TryFrom<ScheduledActionToml> for ScheduledAction {
-    type Error = &'static str;
-
-    fn try_from(read: ScheduledActionToml) -> Result<Self, &'static str> {
-        let ScheduledActionToml { event, nth, steer, follow_up, signal } = read;
-        let action = match (steer, follow_up, signal) {
-            (Some(text), None, None) => ScenarioAction::Steer(text),
-            (None, Some(text), None) => ScenarioAction::FollowUp(text),
-            (None, None, Some(name)) => {
-                let sent = [Signal::Interrupt, Signal::Terminate, Signal::Hangup];
-                let signal = sent.into_iter().find(|signal| signal.name() == name);
-                ScenarioAction::Signal(signal.ok_or("signal is one of SIGINT, SIGTERM and SIGHUP")?)
-            }
-            _ => return Err("one of steer, follow_up and signal has to be there"),
-        };
-        match nth {
-            Some(0) => Err("nth counts from one"),
-            nth => Ok(Self { event, nth: nth.unwrap_or(1), action }),
-        }
-    }
 }
 
 /// Removes the fields without a value, which TOML can't express.

@@ -20,7 +20,7 @@ use crate::app::{
     RunRequest, RunSetup, SessionTarget, SubagentClock, open_store,
 };
 use crate::config::{ConfigSources, load};
-use crate::journal::SessionId;
+use crate::journal::{JournalError, SessionId};
 use crate::machine::{Deadline, StopReason};
 use crate::policy::{ConfirmationAnswer, ConfirmationRequest, Confirmer};
 use crate::port::{Clock, EffectContext};
@@ -157,7 +157,7 @@ fn run_scenario(
     notes: &SharedRecording,
 ) -> Result<(FinishedRun, RunResult), AppError> {
     let store = open_store(&setup.config, &setup.env)?;
-    let session: SessionId = SESSION_ID.parse()?;
+    let session: SessionId = SESSION_ID.parse().map_err(JournalError::from)?;
     let target = SessionTarget::New(store, Some(session));
     let request = RunRequest::new(scenario.content.prompt.as_str(), target, CostSource::Agent);
     let confirm = Arc::new(ScriptedUser(scenario.content.confirm.clone()));

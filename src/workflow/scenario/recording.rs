@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value, json};
 
-use super::parse::{ScenarioAction, ScheduledAction};
+use super::scheduled_action::{ScenarioAction, ScheduledAction};
 use crate::machine::{ConversationEntry, Event};
 use crate::port::{Disconnected, MessageSource, Model, ModelCall, ModelRequest, lock};
 use crate::runner::DriverInput;

@@ -1,6 +1,6 @@
 //! The results of scenarios, for people and for programs.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use maud::html;
@@ -8,37 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::run::ScenarioOutcome;
+use super::run::{ScenarioOutcome, ScenarioResult};
 use crate::view::sanitize::xml_text;
-
-/// The result of a scenario.
-#[derive(Clone, Debug)]
-pub struct ScenarioResult {
-    /// Its file.
-    pub path: PathBuf,
-    /// Its description.
-    pub about: Option<String>,
-    /// Its outcome.
-    pub outcome: ScenarioOutcome,
-    /// Its duration by the system's clock.
-    pub took: Duration,
-}
-
-impl ScenarioResult {
-    /// Returns whether everything was as expected.
-    pub fn has_passed(&self) -> bool {
-        self.outcome == ScenarioOutcome::Passed
-    }
-
-    /// Returns what was not as expected.
-    fn failure_text(&self) -> Option<&str> {
-        match &self.outcome {
-            ScenarioOutcome::Passed => None,
-            ScenarioOutcome::Differs { difference, .. } => Some(difference),
-            ScenarioOutcome::Failed(why) => Some(why),
-        }
-    }
-}
 
 /// Returns a line for each scenario, the differences of those that failed, and the totals.
 pub fn format_text(tested: &[ScenarioResult]) -> String {

@@ -13,7 +13,6 @@ use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use super::expectations::Expectations;
 use super::parse::{Scenario, ScenarioError, expectations_toml};
 use super::play;
-use super::report::ScenarioResult;
 use crate::app::ProcessEnv;
 
 /// The outcome of a scenario.
@@ -30,6 +29,35 @@ pub enum ScenarioOutcome {
     },
     /// It could not be run.
     Failed(String),
+}
+
+/// The result of a scenario.
+#[derive(Clone, Debug)]
+pub struct ScenarioResult {
+    /// Its file.
+    pub path: PathBuf,
+    /// Its description.
+    pub about: Option<String>,
+    /// Its outcome.
+    pub outcome: ScenarioOutcome,
+    /// Its duration by the system's clock.
+    pub took: Duration,
+}
+
+impl ScenarioResult {
+    /// Returns whether everything was as expected.
+    pub fn has_passed(&self) -> bool {
+        self.outcome == ScenarioOutcome::Passed
+    }
+
+    /// Returns what was not as expected.
+    pub(super) fn failure_text(&self) -> Option<&str> {
+        match &self.outcome {
+            ScenarioOutcome::Passed => None,
+            ScenarioOutcome::Differs { difference, .. } => Some(difference),
+            ScenarioOutcome::Failed(why) => Some(why),
+        }
+    }
 }
 
 /// The extension of a scenario's file name.

@@ -13,8 +13,9 @@ use cap_std::fs::{Dir, FileType};
 use super::changes::git_state;
 use super::error::WorktreeError;
 use super::git::{GitTree, path_of};
-use super::record::{LockedRecord, RepositoryRecord, WorktreePhase, WorktreeRecord};
-use super::remove::is_orphan;
+use super::record::{
+    LockedRecord, RepositoryRecord, WorktreePhase, WorktreeRecord, is_name, is_orphan,
+};
 use super::repository::Repository;
 use super::tree_copy::{TreeManifest, copy_folder, open_tree, remove_all, remove_entry};
 use super::{
@@ -84,17 +85,6 @@ const NAME_ATTEMPTS: usize = 100;
 /// How often git is asked to add a work tree, and the first pause in between.
 const ADD_ATTEMPTS: u32 = 20;
 const ADD_PAUSE: Duration = Duration::from_millis(20);
-
-/// The most characters of a name.
-const MAX_NAME_LENGTH: usize = 64;
-
-/// Returns whether a text can be the name of a folder, a branch and a record, all alike.
-pub(super) fn is_name(text: &str) -> bool {
-    let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    text.len() <= MAX_NAME_LENGTH
-        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text.chars().all(fine)
-}
 
 /// A worktree that is being made.
 struct NewWorktree<'a> {
@@ -571,16 +561,6 @@ fn create_folder(folder: &Path) -> Result<(), IoError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_those_that_a_branch_a_folder_and_a_record_can_have() {
-        for name in ["a", "fix-1", "A_b", &"x".repeat(64)] {
-            assert!(is_name(name), "{name}");
-        }
-        for name in ["", "-a", "a/b", "a.b", "..", "a b", "ä", &"x".repeat(65)] {
-            assert!(!is_name(name), "{name}");
-        }
-    }
 
     #[test]
     fn a_staged_diff_becomes_lines_for_the_index() {

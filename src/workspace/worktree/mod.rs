@@ -275,7 +275,7 @@ impl Worktrees {
     /// Fails if there is none of this name, or it is gone or in use.
     pub fn open(&self, workspace: &Path, name: &str) -> Result<Worktree, WorktreeError> {
         let unknown = || WorktreeError::Unknown(name.to_owned());
-        if !create::is_name(name) {
+        if !record::is_name(name) {
             return Err(unknown());
         }
         let folder = self.folder_of(workspace).join(name);

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::{MANIFEST_EXTENSION, repository};
 use crate::types::FileChange;
 use crate::workspace::file_lock::lock_within;
 use crate::workspace::{IoContext, IoError};
@@ -99,6 +100,27 @@ const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The largest record that is read: it names the changes of a merge.
 const MAX_RECORD_BYTES: u64 = 1 << 28;
+
+/// The most characters of a name.
+const MAX_NAME_LENGTH: usize = 64;
+
+/// Returns whether a text can be the name of a folder, a branch and a record, all alike.
+pub(super) fn is_name(text: &str) -> bool {
+    let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    text.len() <= MAX_NAME_LENGTH
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(fine)
+}
+
+/// Returns whether a folder without a record belongs to no worktree: git does not know it, and it is no copy.
+pub(super) fn is_orphan(folder: &Path) -> bool {
+    let is_folder = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_dir());
+    let link = folder.join(".git");
+    is_folder(folder)
+        && !is_folder(&link)
+        && repository::named_folder(&link, "gitdir: ").is_none()
+        && !folder.with_extension(MANIFEST_EXTENSION).exists()
+}
 
 impl LockedRecord {
     /// Claims a name; `None` if it is taken.
@@ -207,6 +229,16 @@ fn parse(path: &Path, file: &mut File) -> Result<Option<WorktreeRecord>, IoError
 mod tests {
     use super::*;
     use crate::types::FileAction;
+
+    #[test]
+    fn names_are_those_that_a_branch_a_folder_and_a_record_can_have() {
+        for name in ["a", "fix-1", "A_b", &"x".repeat(64)] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "-a", "a/b", "a.b", "..", "a b", "ä", &"x".repeat(65)] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
 
     #[test]
     fn the_record_of_a_large_merge_is_read_again() {

@@ -6,11 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::changes::{WorktreeChanges, WorktreeState, nested_repository};
-use super::create::is_name;
 use super::error::WorktreeError;
 use super::git::GitTree;
 use super::merge_log::remove_temporary;
-use super::record::{LockedRecord, WorktreePhase, WorktreeRecord};
+use super::record::{LockedRecord, WorktreePhase, WorktreeRecord, is_name, is_orphan};
 use super::repository;
 use super::tree_copy::remove_all;
 use super::{
@@ -364,16 +363,6 @@ fn sweep_orphan(folder: &Path) -> Result<(), IoError> {
         remove_all(folder)?;
     }
     locked.remove()
-}
-
-/// Returns whether a folder without a record belongs to no worktree: git does not know it, and it is no copy.
-pub(super) fn is_orphan(folder: &Path) -> bool {
-    let is_folder = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_dir());
-    let link = folder.join(".git");
-    is_folder(folder)
-        && !is_folder(&link)
-        && repository::named_folder(&link, "gitdir: ").is_none()
-        && !folder.with_extension(MANIFEST_EXTENSION).exists()
 }
 
 /// Removes the folder of a linked work tree that git had not yet finished when it was killed.
