@@ -7,10 +7,12 @@ use serde_json::Value;
 use super::hook_input::HookInput;
 use super::hook_list::{HookChainResult, Hooks};
 use crate::port::{
-    AuthorizationOutcome, EffectContext, HookOutcome, HookPoint, PreparedCall, ToolSpec, Toolbox,
+    AuthorizationOutcome, EffectContext, HookOutcome, HookPoint, PreparedCall,
+    SHOWN_ARGUMENT_CHARS, ToolSpec, Toolbox,
 };
 use crate::types::{
     CallAccess, FileAction, FilePath, TimeSpan, ToolArguments, ToolCall, ToolResult, ToolStatus,
+    shorten,
 };
 
 /// A toolbox with hooks around its calls.
@@ -209,18 +211,13 @@ fn collect_remarks(chain: &HookChainResult) -> Vec<String> {
     if let (false, HookInput::PreToolUse { input, .. }) =
         (chain.changed_by.is_empty(), &chain.input)
     {
-        let input = input.to_string();
-        let shown: String = input.chars().take(SHOWN_INPUT_CHARS).collect();
-        let more = if shown.len() < input.len() { "…" } else { "" };
+        let shown = shorten(&input.to_string(), SHOWN_ARGUMENT_CHARS);
         let by = chain.changed_by.join(", ");
-        remarks.push(format!("[HOOK {by}] changed the input to {shown}{more}"));
+        remarks.push(format!("[HOOK {by}] changed the input to {shown}"));
     }
     remarks.extend(chain.context());
     remarks
 }
-
-/// How many characters of a changed input are shown.
-const SHOWN_INPUT_CHARS: usize = 1_000;
 
 /// Returns a result with more lines of text, and with the digest of its status and text.
 fn with_remarks(result: ToolResult, remarks: &[String]) -> ToolResult {
@@ -231,7 +228,5 @@ fn with_remarks(result: ToolResult, remarks: &[String]) -> ToolResult {
         }
         text.push_str(remark);
     }
-    let ToolResult { call, status, duration, changes, reads, images, whole_output, .. } = result;
-    let result = ToolResult::new(call, status, text).with_images(images);
-    ToolResult { duration, changes, reads, whole_output, ..result }
+    result.with_text(text)
 }

@@ -23,7 +23,7 @@ use crate::machine::{
 };
 use crate::types::{
     CallId, CheckpointRecord, FileAction, FileChange, FilePath, Image, LimitBaseline, RunRules,
-    Sha256Digest, Tokens, ToolCall, ToolResult, ToolStatus,
+    Sha256Digest, Tokens, ToolCall, ToolResult, ToolStatus, first_line,
 };
 use crate::workspace::{leftover_path, remove_unneeded};
 
@@ -251,12 +251,9 @@ const MAX_NAMED_COMMANDS: usize = 10;
 /// Returns the message to the model about commands of the background that ended with the earlier process.
 fn describe_ended(commands: &[(CallId, Arc<str>)]) -> String {
     let newest = &commands[commands.len().saturating_sub(MAX_NAMED_COMMANDS)..];
-    let names = newest.iter().map(|(call, command)| {
-        let first = command.trim().lines().next().unwrap_or_default();
-        let short: String = first.chars().take(100).collect();
-        let more = if short.len() < command.trim().len() { "…" } else { "" };
-        format!("`{short}{more}` (call_id \"{call}\")")
-    });
+    let names = newest
+        .iter()
+        .map(|(call, command)| format!("`{}` (call_id \"{call}\")", first_line(command, 100)));
     format!(
         "[SYSTEM] This session continues after a pause. What it had started in the background no longer runs: {}. Start \
          again what you need.",

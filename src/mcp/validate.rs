@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use serde_json::{Map, Value};
 
 use crate::tools::{SchemaError, SchemaValidator, SchemaViolation};
+use crate::types::shorten;
 
 /// The schema of a tool's arguments, compiled for the first call.
 #[derive(Default)]
@@ -35,7 +36,7 @@ impl CompiledSchema {
         let validator = self.0.get_or_init(|| {
             let compiled = SchemaValidator::new(schema);
             let warn = |error: &SchemaError| {
-                let problem = shorten(error.to_string());
+                let problem = shorten(&error.to_string(), MAX_ERROR_CHARS);
                 log::warn!(
                     "the schema of {owner} is not supported ({problem:?}): only its required fields are checked"
                 );
@@ -52,14 +53,7 @@ impl CompiledSchema {
 
 /// Returns an error with its location.
 fn error_text(error: &SchemaViolation) -> String {
-    shorten(error.to_string())
-}
-
-fn shorten(text: String) -> String {
-    match text.char_indices().nth(MAX_ERROR_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    shorten(&error.to_string(), MAX_ERROR_CHARS)
 }
 
 /// Checks required fields only, without the rest of the schema.

@@ -11,6 +11,7 @@ use super::shell::{
     ShellScript, ShellWord, WordForm,
 };
 use super::target::CommandTarget;
+use crate::types::shorten;
 
 /// What may allow the parts of a line.
 pub(super) struct CommandApproval<'a> {
@@ -30,6 +31,9 @@ const WRITABLE_DEVICES: [&str; 2] = ["/dev/null", "/dev/zero"];
 
 /// The maximum nesting of programs and scripts.
 const MAX_DEPTH: u32 = 8;
+
+/// How many characters of a command a reason shows.
+const MAX_SHOWN_CHARS: usize = 80;
 
 /// Whether a part is allowed, or the reason why it is not.
 type PartResult = Result<(), String>;
@@ -95,10 +99,13 @@ impl CommandApproval<'_> {
             return Ok(());
         }
         if self.is_allowed_by_name(words, &text) {
-            let why = format!("'{}' may read the variables that it is given", shorten(&text));
+            let why = format!(
+                "'{}' may read the variables that it is given",
+                shorten(&text, MAX_SHOWN_CHARS)
+            );
             return if is_given { Err(why) } else { Ok(()) };
         }
-        let changes = || Err(format!("'{}' may change something", shorten(&text)));
+        let changes = || Err(format!("'{}' may change something", shorten(&text, MAX_SHOWN_CHARS)));
         // The shell evaluates a word also where the program ignores it.
         let is_evaluated = words.iter().any(|word| word.form == WordForm::Evaluated);
         if is_evaluated || !has_known_arguments(command) {
@@ -120,7 +127,9 @@ impl CommandApproval<'_> {
                 programs.iter().try_for_each(|it| self.approve_program(it, is_given, depth + 1))
             }
             NestedExecution::Script(script) => self.approve_script(&script, is_given, depth + 1),
-            NestedExecution::Unknown => Err(format!("what '{}' runs is unknown", shorten(&text))),
+            NestedExecution::Unknown => {
+                Err(format!("what '{}' runs is unknown", shorten(&text, MAX_SHOWN_CHARS)))
+            }
             NestedExecution::Nothing | NestedExecution::Input => changes(),
         }
     }
@@ -274,10 +283,4 @@ pub(super) fn is_portable(script: &str) -> bool {
     const SIGNS: &str = "[[ (( $' $\" &> |& <<< <( >( += =( ;;&";
     let has = |odd: &str| script.contains(odd);
     !(SIGNS.split(' ').any(has) || has("function ") || has("select "))
-}
-
-/// Returns the beginning of a text that may be long.
-fn shorten(text: &str) -> String {
-    let short: String = text.chars().take(80).collect();
-    if short.len() < text.len() { format!("{short}…") } else { short }
 }

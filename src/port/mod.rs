@@ -29,5 +29,7 @@ pub use message_source::{MessageSource, NoMessages};
 pub use model::{Model, ModelCall, ModelRequest, ReplyDelta, RequestDigest, ToolSpec};
 pub use observer::{Disconnected, NoObserver, Observer, RunEvent};
 pub use pre_call_hooks::{NoPreCallHooks, PreCallHooks};
+#[cfg(feature = "cli")]
+pub(crate) use toolbox::SHOWN_ARGUMENT_CHARS;
 pub use toolbox::{ApprovedCall, AuthorizationOutcome, NoTools, PreparedCall, Toolbox};
 pub use unique_id::unique_id;

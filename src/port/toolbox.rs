@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{EffectContext, ToolSpec};
 use crate::machine::CallIntent;
-use crate::types::{CallAccess, TimeSpan, ToolCall, ToolResult, ToolStatus};
+use crate::types::{CallAccess, TimeSpan, ToolCall, ToolResult, ToolStatus, shorten};
 
 /// A set of tools with the rules for their use.
 pub trait Toolbox: Send + Sync {
@@ -119,11 +119,9 @@ impl dyn Toolbox {
             match prepared.authorize(scope) {
                 AuthorizationOutcome::Edited { arguments } => {
                     let edited = ToolCall::new(call.id.clone(), &call.name, &arguments);
-                    let shown: String = arguments.chars().take(SHOWN_ARGUMENT_CHARS).collect();
-                    let more = if shown.len() < arguments.len() { "…" } else { "" };
-                    remark = Some(format!(
-                        "[The user changed the arguments of this call to {shown}{more}]"
-                    ));
+                    let shown = shorten(&arguments, SHOWN_ARGUMENT_CHARS);
+                    remark =
+                        Some(format!("[The user changed the arguments of this call to {shown}]"));
                     prepared = self.prepare(&edited);
                 }
                 outcome => {
@@ -138,26 +136,14 @@ impl dyn Toolbox {
 }
 
 /// How many characters of changed arguments the model is shown.
-const SHOWN_ARGUMENT_CHARS: usize = 1_000;
+pub(crate) const SHOWN_ARGUMENT_CHARS: usize = 1_000;
 
 impl AuthorizationOutcome {
     /// Returns the outcome with another line in the result of the call.
     fn with_remark(self, remark: String) -> Self {
         let add = move |result: ToolResult| {
-            let ToolResult {
-                call,
-                status,
-                text,
-                duration,
-                changes,
-                reads,
-                images,
-                whole_output,
-                ..
-            } = result;
-            let text = format!("{}\n{remark}", text.trim_end_matches('\n'));
-            let result = ToolResult::new(call, status, text).with_images(images);
-            ToolResult { duration, changes, reads, whole_output, ..result }
+            let text = format!("{}\n{remark}", result.text.trim_end_matches('\n'));
+            result.with_text(text)
         };
         match self {
             Self::Approved { call, timeout, intent, reason } => Self::Approved {

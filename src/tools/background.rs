@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::line_log::LineLog;
 use crate::port::{CancellationToken, CommandLife, lock};
-use crate::types::{CallId, ToolStatus, pluralize};
+use crate::types::{CallId, ToolStatus, first_line, pluralize};
 
 /// The commands that calls have started in the background. Clones are the same. They are stopped when the last one is
 /// dropped.
@@ -279,10 +279,7 @@ impl BackgroundCommand {
 
     /// Returns the beginning of its command line.
     pub(super) fn short_line(&self) -> String {
-        let first = self.line.trim().lines().next().unwrap_or_default();
-        let short: String = first.chars().take(80).collect();
-        let more = if short.len() < self.line.trim().len() { "…" } else { "" };
-        format!("`{short}{more}`")
+        format!("`{}`", first_line(&self.line, 80))
     }
 
     /// Adds output: standard output is 0, error output is 1.

@@ -18,12 +18,12 @@ mod image;
 mod money;
 mod nearest;
 mod options;
-mod pluralize;
 mod reply;
 mod rules;
 mod signal;
 mod strict_json;
 mod terminal_codes;
+mod text;
 mod time;
 mod tokens;
 mod tool_call;
@@ -48,7 +48,6 @@ pub use image::{Image, ImageBudget, ImageType};
 pub use money::{LongInputPrice, MicroUsd, Price};
 pub use nearest::{did_you_mean, edit_distance, nearest, nearest_within};
 pub use options::{ConfirmMode, Durability, Effort, HookFailurePolicy, Isolation, Language};
-pub use pluralize::pluralize;
 pub use reply::{OpaqueBlock, Reply, ReplyFinish, ReplyPart};
 pub use rules::{
     ContextLimits, CountLimits, EffectTimeouts, LimitBaseline, LoopDetection, ModelRules,
@@ -56,6 +55,10 @@ pub use rules::{
 };
 pub use signal::Signal;
 pub use terminal_codes::strip_terminal_codes;
+pub(crate) use text::first_line;
+pub use text::pluralize;
+#[cfg(feature = "runner")]
+pub(crate) use text::shorten;
 pub use time::{RunTime, TimeSpan};
 pub use tokens::{Tokens, Usage};
 pub use tool_call::{ToolArguments, ToolCall};

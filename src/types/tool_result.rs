@@ -132,6 +132,14 @@ impl ToolResult {
         images.iter().fold(own, |digest, image| digest.with_bytes(image.data.as_bytes()))
     }
 
+    /// Returns the result with another text.
+    #[cfg(feature = "runner")]
+    pub(crate) fn with_text(self, text: impl Into<Arc<str>>) -> Self {
+        let Self { call, status, duration, changes, reads, images, whole_output, .. } = self;
+        let result = Self::new(call, status, text).with_images(images);
+        Self { duration, changes, reads, whole_output, ..result }
+    }
+
     /// Returns whether the tool did what was requested.
     pub fn is_ok(&self) -> bool {
         self.status == ToolStatus::Ok

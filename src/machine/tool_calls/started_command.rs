@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::context::instructions;
 use crate::machine::event::CallIntent;
 use crate::machine::run_context::RunContext;
-use crate::types::{CallId, EffectId};
+use crate::types::{CallId, EffectId, first_line};
 
 /// A command that a call has started in the background. It is an effect of its own, which is pending until the command ends
 /// or the run does.
@@ -56,11 +56,7 @@ impl RunContext {
 impl StartedCommand {
     /// Returns the beginning of the command line, and the call.
     fn describe(&self) -> String {
-        let command = self.command.trim();
-        let first = command.lines().next().unwrap_or_default();
-        let short: String = first.chars().take(80).collect();
-        let more = if short.len() < command.len() { "…" } else { "" };
-        format!("`{short}{more}` (call_id \"{}\")", self.call)
+        format!("`{}` (call_id \"{}\")", first_line(&self.command, 80), self.call)
     }
 }
 
