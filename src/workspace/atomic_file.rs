@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::io_error::{IoContext, IoError};
+use super::error::{IoContext, IoError};
 use super::open_folder::remove_unneeded;
 use crate::port::unique_id;
 use crate::types::Durability;

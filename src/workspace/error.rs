@@ -1,7 +1,7 @@
-//! Errors of file access.
+//! Errors of file access, and of operations on files of this program.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use thiserror::Error;
@@ -113,5 +113,40 @@ impl FileError {
     /// Returns whether the file does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Missing(_))
+    }
+}
+
+/// A failed operation on a file or folder.
+#[derive(Debug, Error)]
+#[error("could not {operation} {}: {source}", path.display())]
+pub struct IoError {
+    /// The operation.
+    pub operation: &'static str,
+    /// The file or folder.
+    pub path: PathBuf,
+    /// The cause.
+    pub source: io::Error,
+}
+
+impl IoError {
+    /// Returns whether the file or folder does not exist.
+    pub fn is_missing(&self) -> bool {
+        self.source.kind() == io::ErrorKind::NotFound
+    }
+}
+
+/// Adds the operation and the path to an I/O error.
+pub trait IoContext<T> {
+    /// Adds the operation and the path.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the operation has failed.
+    fn io_context(self, operation: &'static str, path: &Path) -> Result<T, IoError>;
+}
+
+impl<T, E: Into<io::Error>> IoContext<T> for Result<T, E> {
+    fn io_context(self, operation: &'static str, path: &Path) -> Result<T, IoError> {
+        self.map_err(|error| IoError { operation, path: path.to_owned(), source: error.into() })
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -15,7 +16,6 @@ use super::coordination::{
     CellClaim, CellId, CellOutcome, CoordinationError, Coordinator, Lease, LeaseToken, WorkerId,
 };
 use super::folder::BatchFolder;
-use super::open_files::limit_by_open_files;
 use super::results::lost_result;
 use crate::app::{ProcessEnv, RunInterrupts};
 use crate::journal::SessionStore;
@@ -108,6 +108,12 @@ const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The longest wait for cells of others.
 const MAX_CLAIM_WAIT: Duration = Duration::from_millis(200);
+
+/// The files that a cell has open while a command of its model runs, and some more.
+const FILES_PER_CELL: u64 = 12;
+
+/// The files that the process has open besides those of its cells.
+const OTHER_FILES: u64 = 100;
 
 /// The leases of this process, with what stops their cells.
 type LeaseTable = Mutex<Vec<(LeaseToken, RunInterrupts)>>;
@@ -255,4 +261,24 @@ impl BatchRun<'_> {
     fn is_time_over(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
+}
+
+/// Returns how many cells may run at the same time, at most as many as asked for. The limit of open files is raised for
+/// them as far as the system allows; commands have the same limit.
+fn limit_by_open_files(cells: usize) -> usize {
+    let wanted = u64::try_from(cells).unwrap_or(u64::MAX);
+    let files = wanted.saturating_mul(FILES_PER_CELL).saturating_add(OTHER_FILES);
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let Some(now) = current.filter(|now| *now < files) else { return cells };
+    let raised = maximum.map_or(files, |maximum| maximum.min(files));
+    let limit = Rlimit { current: Some(raised), maximum };
+    let most = if setrlimit(Resource::Nofile, limit).is_ok() { raised } else { now };
+    let possible = (most.saturating_sub(OTHER_FILES) / FILES_PER_CELL).max(1);
+    if possible >= wanted {
+        return cells;
+    }
+    log::warn!(
+        "{possible} cells run at the same time instead of {cells}: a process may have {most} files open here (`ulimit -Hn`)"
+    );
+    usize::try_from(possible).unwrap_or(cells)
 }

@@ -21,7 +21,6 @@ mod manifest;
 mod manifest_file;
 mod manifest_schema;
 mod manifest_settings;
-mod open_files;
 mod report;
 mod results;
 mod statistics;
