@@ -205,19 +205,6 @@ pub(super) fn quota_limits(config: &Config) -> GuardrailLimits {
 /// Letters that a name may differ in and still be meant.
 const MAX_DISTANCE: usize = 3;
 
-/// The names of tools in the rules of other agents, and what they are here.
-const TOOLS_OF_OTHERS: [(&str, &str); 9] = [
-    ("Bash", "run_command"),
-    ("shell", "run_command"),
-    ("Read", "read_file"),
-    ("Write", "write_file"),
-    ("Edit", "edit_file"),
-    ("MultiEdit", "edit_file"),
-    ("Grep", "search_code"),
-    ("Glob", "find_files"),
-    ("LS", "list_files"),
-];
-
 /// Returns whether this program has a tool of this name, or could have one of a server.
 pub(super) fn is_built_in(name: &str) -> bool {
     name.starts_with("mcp_") || names().any(|tool| tool == name)
@@ -235,9 +222,9 @@ fn check_tool_name(entry: &str) -> Result<(), String> {
     match tools.split('|').map(str::trim).find(|name| !is_known(name)) {
         None => Ok(()),
         Some(name) => {
-            let foreign = TOOLS_OF_OTHERS.into_iter().find(|(foreign, _)| *foreign == name);
-            let foreign = foreign.map(|(_, own)| own);
-            let meant = foreign.or_else(|| nearest_within(name, names(), MAX_DISTANCE));
+            let same = BUILT_IN.iter().find(|tool| tool.aliases.contains(&name));
+            let meant =
+                same.map(|tool| tool.name).or_else(|| nearest_within(name, names(), MAX_DISTANCE));
             Err(format!("unknown tool `{name}`{}", did_you_mean(meant)))
         }
     }
@@ -285,6 +272,8 @@ mod tests {
             "unknown tool `run_comand`, did you mean `run_command`?"
         );
         assert_eq!(wrong("grep|Wirte"), "unknown tool `Wirte`");
+        // As other agents call it.
+        assert_eq!(wrong("grep|LS"), "unknown tool `LS`, did you mean `list_files`?");
     }
 
     #[test]

@@ -20,6 +20,7 @@ const NAME: &str = "apply_patch";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
+    aliases: &[],
     target: TargetKind::Write,
     summarize,
     build: |context| {
@@ -86,7 +87,7 @@ struct ResolvedFilePatch {
 }
 
 fn invalid(why: &str) -> String {
-    format!("Invalid arguments for apply_patch: {why}.")
+    format!("Invalid arguments for {NAME}: {why}.")
 }
 
 fn invalid_patch(why: &str) -> String {

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::background::{BackgroundCommands, MAX_WRITTEN};
 use super::calls::build_tool;
+use super::command_output;
 use super::description::{BuiltInTool, Subject, TargetKind};
 use super::tool::{CallContext, ToolInvocation, ToolOutput};
 use crate::policy::{CallKind, CallTarget, CommandTarget};
@@ -16,6 +17,7 @@ const NAME: &str = "command_input";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
+    aliases: &[],
     target: TargetKind::Input,
     summarize: |arguments| Subject::Text(arguments.text("text").unwrap_or_default()).into(),
     build: |context| {
@@ -112,7 +114,9 @@ impl ToolInvocation for Call {
                 WRITE_TIMEOUT.as_secs()
             )),
             Ok(_) if self.is_last => ToolOutput::ok("[written, and closed]"),
-            Ok(_) => ToolOutput::ok("[written; read the answer with command_output]"),
+            Ok(_) => {
+                ToolOutput::ok(format!("[written; read the answer with {}]", command_output::NAME))
+            }
             Err(_) => {
                 let ending = command.state().show_end();
                 let ended = ending.map_or("its input is closed".to_owned(), |ending| {

@@ -14,10 +14,11 @@ use super::tool::{CallContext, ToolInvocation, ToolOutput, Truncation};
 use crate::policy::CallKind;
 use crate::types::{CallAccess, TimeSpan};
 
-const NAME: &str = "command_output";
+pub(super) const NAME: &str = "command_output";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
+    aliases: &[],
     target: TargetKind::Running,
     summarize: |arguments| Subject::Text(arguments.text("call_id").unwrap_or_default()).into(),
     build: |context| {

@@ -14,6 +14,7 @@ const NAME: &str = "delete_file";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
+    aliases: &[],
     target: TargetKind::Write,
     summarize: |arguments| arguments.path(None),
     build: |context| {

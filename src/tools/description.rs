@@ -15,6 +15,8 @@ use crate::workspace::WorkspaceRoot;
 pub struct BuiltInTool {
     /// The name.
     pub name: &'static str,
+    /// The names of such a tool in other agents, whose rules users may copy.
+    pub aliases: &'static [&'static str],
     /// The part of a call that rules match.
     pub target: TargetKind,
     /// Summarizes the arguments of a call for a log line.

@@ -14,6 +14,7 @@ const NAME: &str = "edit_file";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
+    aliases: &["Edit", "MultiEdit"],
     target: TargetKind::Write,
     summarize: |arguments| {
         let lines = arguments.lines("old_str").zip(arguments.lines("new_str"));

@@ -18,6 +18,7 @@ const NAME: &str = "find_files";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
+    aliases: &["Glob"],
     target: TargetKind::Search,
     summarize: |arguments| {
         arguments.search(Subject::Text(arguments.text("pattern").unwrap_or_default()))

@@ -13,6 +13,7 @@ const NAME: &str = "grep";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
+    aliases: &[],
     target: TargetKind::Search,
     summarize: |arguments| {
         arguments.search(Subject::Quoted(arguments.text("text").unwrap_or_default()))

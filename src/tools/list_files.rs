@@ -20,6 +20,7 @@ const NAME: &str = "list_files";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
+    aliases: &["LS"],
     target: TargetKind::Search,
     summarize: |arguments| match arguments.text("pattern") {
         Some(pattern) => arguments.search(Subject::Text(pattern)),

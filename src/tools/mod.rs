@@ -86,7 +86,7 @@ pub use description::{
     BuiltInTool, CallArguments, CallSummary, Subject, SummaryDetail, TargetKind,
 };
 pub use output_store::{MemoryOutputStore, OutputStore, TextWriter};
-pub use read_file::implied_read;
+pub use read_file::{NAME as READ_FILE, implied_read};
 pub use read_output::NAME as READ_OUTPUT;
 pub use read_skill::NAME as READ_SKILL;
 pub use registry::{PlannedCall, SharedQuota, ToolRegistry};

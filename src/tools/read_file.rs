@@ -19,10 +19,11 @@ use crate::workspace::{
     is_binary,
 };
 
-const NAME: &str = "read_file";
+pub const NAME: &str = "read_file";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
+    aliases: &["Read"],
     target: TargetKind::Read,
     summarize: |arguments| {
         let (offset, limit) = (arguments.number("offset"), arguments.number("limit"));

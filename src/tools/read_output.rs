@@ -20,6 +20,7 @@ pub const NAME: &str = "read_output";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
+    aliases: &[],
     target: TargetKind::Tool,
     summarize: |arguments| Subject::Text(arguments.text("call_id").unwrap_or_default()).into(),
     // The registry builds it, since it needs the store.

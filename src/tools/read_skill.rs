@@ -17,6 +17,7 @@ pub const NAME: &str = "read_skill";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
+    aliases: &[],
     target: TargetKind::Skill,
     summarize: |arguments| Subject::Text(arguments.text("name").unwrap_or_default()).into(),
     build: |context| {

@@ -655,11 +655,16 @@ impl ResultBuilder {
                 missing.as_str(),
             ) {
                 (Ok(()), "") => {
-                    write!(shown, "[The whole is stored: read_output with call_id \"{call}\".]")
+                    write!(
+                        shown,
+                        "[The whole is stored: {} with call_id \"{call}\".]",
+                        read_output::NAME
+                    )
                 }
                 (Ok(()), missing) => write!(
                     shown,
-                    "[A part is stored: read_output with call_id \"{call}\".{missing}]"
+                    "[A part is stored: {} with call_id \"{call}\".{missing}]",
+                    read_output::NAME
                 ),
                 (Err(error), _) => {
                     log::warn!("the whole result of a call is lost: {error}");

@@ -13,11 +13,11 @@ use serde::Deserialize;
 use super::background::{BackgroundCommand, BackgroundCommands, CommandEnding, NeededWork};
 use super::calls::{build_tool, resolve};
 use super::description::{BuiltInTool, Subject, TargetKind};
-use super::error_hints;
 use super::line_log::LineLog;
 use super::readiness::{ReadinessCondition, ReadinessOutcome};
 use super::spooled_text::SpooledText;
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
+use super::{command_output, error_hints, stop_command};
 use crate::exec::{
     CommandEnd, CommandOutcome, CommandSpec, NetworkAccess, Omission, OutputCapture, OutputSpool,
     SandboxLevel, Supervisor, explain_denial, sure_denials,
@@ -32,6 +32,7 @@ const NAME: &str = "run_command";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
+    aliases: &["Bash", "shell"],
     target: TargetKind::Command,
     summarize: |arguments| Subject::Text(arguments.text("command").unwrap_or_default()).into(),
     build: |context| {
@@ -352,8 +353,10 @@ impl Call {
         let outcome = wait_until_ready(&running, ready, limit, context);
         let age = format!("{:.1} s", running.age().as_secs_f64());
         let goes_on = format!(
-            "it runs on in the background with call_id \"{}\": read its output with command_output, end it with stop_command",
-            context.call
+            "it runs on in the background with call_id \"{}\": read its output with {}, end it with {}",
+            context.call,
+            command_output::NAME,
+            stop_command::NAME
         );
         let ending = running.state().show_end();
         let (status, note) = match (outcome, ending) {

@@ -13,6 +13,7 @@ const NAME: &str = "search_code";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
+    aliases: &["Grep"],
     target: TargetKind::Search,
     summarize: |arguments| {
         arguments.search(Subject::Quoted(arguments.text("pattern").unwrap_or_default()))

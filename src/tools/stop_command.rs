@@ -5,16 +5,18 @@ use serde::Deserialize;
 
 use super::background::BackgroundCommands;
 use super::calls::build_tool;
+use super::command_output;
 use super::description::{BuiltInTool, Subject, TargetKind};
 use super::read_output::page_bytes;
 use super::tool::{CallContext, ToolInvocation, ToolOutput, Truncation};
 use crate::policy::CallKind;
 use crate::types::CallAccess;
 
-const NAME: &str = "stop_command";
+pub(super) const NAME: &str = "stop_command";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
+    aliases: &[],
     target: TargetKind::Running,
     summarize: |arguments| Subject::Text(arguments.text("call_id").unwrap_or_default()).into(),
     build: |context| {
@@ -66,7 +68,7 @@ impl ToolInvocation for Call {
         let page = state.log.read(None, u64::MAX, self.capacity);
         let mut notes = Vec::new();
         if let Some((_, last)) = page.lines.filter(|(_, last)| *last < page.total) {
-            notes.push(format!("read on with command_output and offset {}", last + 1));
+            notes.push(format!("read on with {} and offset {}", command_output::NAME, last + 1));
         }
         let (is_ended, note) = match (state.show_end(), was_running) {
             (Some(ending), true) => (true, format!("stopped: {}", ending.text)),

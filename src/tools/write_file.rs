@@ -17,6 +17,7 @@ const NAME: &str = "write_file";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     name: NAME,
+    aliases: &["Write"],
     target: TargetKind::Write,
     summarize: |arguments| arguments.path(arguments.lines("content").map(SummaryDetail::Lines)),
     build: |context| {

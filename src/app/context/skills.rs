@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::PromptSection;
 use crate::app::skills::{MAX_SKILLS, Skill, SkillScope, SkillStatus};
-use crate::tools::READ_SKILL;
+use crate::tools::{READ_FILE, READ_SKILL};
 
 /// The most of all descriptions together, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 16 * 1024;
@@ -52,10 +52,12 @@ pub(super) fn skills_section(skills: &[Skill]) -> PromptSection {
     }
     let has = |scope| active.iter().any(|skill| skill.scope == scope);
     section.text.push_str(PREFACE);
-    section.text += match (has(SkillScope::Project), has(SkillScope::User)) {
-        (_, false) => "its file with `read_file`",
-        (false, true) => "with `read_skill`",
-        (true, true) => "its file with `read_file`, or where none is named, with `read_skill`",
+    section.text += &match (has(SkillScope::Project), has(SkillScope::User)) {
+        (_, false) => format!("its file with `{READ_FILE}`"),
+        (false, true) => format!("with `{READ_SKILL}`"),
+        (true, true) => {
+            format!("its file with `{READ_FILE}`, or where none is named, with `{READ_SKILL}`")
+        }
     };
     section.text += ".\n\n";
     for skill in active {
