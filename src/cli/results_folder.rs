@@ -29,7 +29,7 @@ pub(crate) fn check_origin(folder: &Path, world: &ProcessEnv) -> Result<(), CliE
     if is_tracked {
         let folder = sanitize::path(folder);
         return Err(CliError::usage(format!(
-            "the results in {folder} came with the repository: git tracks them, so what they call done may not be"
+            "git tracks the results in {folder}, so they came with the repository and can't be trusted"
         ))
         .hint("--out names another folder; `git rm -r --cached` makes them yours"));
     }

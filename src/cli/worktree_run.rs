@@ -192,7 +192,7 @@ pub(crate) fn warn_if_unconfined(sandbox: &Sandbox) -> Result<(), CliError> {
     let enforced = sandbox.model.enforcement().map_err(AppError::from)?;
     if enforced.level == SandboxLevel::None {
         let reason = match enforced.reason {
-            Some(reason) => format!("confinement can't be had here ({reason})"),
+            Some(reason) => format!("commands can't be confined on this system ({reason})"),
             None => "confinement is off".to_owned(),
         };
         log::warn!(

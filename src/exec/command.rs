@@ -143,7 +143,7 @@ pub enum ExecError {
     Lost,
     /// Commands cannot be confined as required.
     #[error(
-        "commands cannot be confined here as required: {0}; {CONFINEMENT_HELP}; without --sandbox, --network and `sandbox.required` commands are confined as far as it is possible"
+        "commands cannot be confined here as required: {0}; {CONFINEMENT_HELP}; without --sandbox, --network and `sandbox.required`, commands are confined as far as this system allows"
     )]
     Unconfined(String),
 }

@@ -123,7 +123,7 @@ pub enum ConnectError {
     #[error("the value of {0} can't be a part of an address")]
     InvalidAddressPart(&'static str),
     /// Requests can't be signed without the time of day.
-    #[error("requests to {0} are signed with the time of day, and there is no clock")]
+    #[error("signing requests to {0} needs a clock, and none is set")]
     MissingClock(&'static str),
     /// The model can't reason as much, or as little, as the user asks.
     #[error("{model}: {cause}")]

@@ -188,7 +188,7 @@ impl PolicyEngine {
         }
         if self.guardrails.commands == CommandScope::AllowedOnly {
             return Decision::deny(
-                "commands.allowed_only is set, and a command may run what it reads; a rule of permissions.allow for the tool would allow it",
+                "commands.allowed_only is set, and commands can execute their input; add a rule for the tool to permissions.allow",
             );
         }
         match self.mode {
@@ -224,7 +224,7 @@ impl PolicyEngine {
         };
         let program = line.programs.iter().find(is_open)?;
         let text: String = normalize(&program.words).chars().take(80).collect();
-        Some(format!("what '{text}' runs is only known when it runs"))
+        Some(format!("which programs '{text}' runs is only known when it runs"))
     }
 
     /// Returns why rules allow a command line, or that it only reads.

@@ -71,7 +71,7 @@ impl Quota {
             let which = "guardrails.max_files_modified";
             let done = pluralize(files, "file has", "files have");
             return Some(format!(
-                "{which} is {limit}; {done} been changed already, and this call changes {new} more"
+                "{which} is {limit}: {done} been changed already, and this call would change {new} more"
             ));
         }
         if let Some(limit) = more(used.lines, count_lines(call.changes), self.limits.lines) {
@@ -79,7 +79,7 @@ impl Quota {
             let done = pluralize(used.lines, "line has", "lines have");
             let new = count_lines(call.changes);
             return Some(format!(
-                "{which} is {limit}; {done} been changed already, and this call changes {new}"
+                "{which} is {limit}: {done} been changed already, and this call would change {new}"
             ));
         }
         let limit = more(used.commands, call.commands, self.limits.commands)?;
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(consume("a"), Ok(()));
         assert_eq!(
             consume("b").unwrap_err(),
-            "guardrails.max_files_modified is 1; 1 file has been changed already, and this call changes 1 more"
+            "guardrails.max_files_modified is 1: 1 file has been changed already, and this call would change 1 more"
         );
     }
 }

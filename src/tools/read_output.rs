@@ -149,7 +149,7 @@ fn take_lines(kept: &LinePage, capacity: usize, first: u64) -> (String, u64) {
             let (number, byte) = (first + lines - 1, before + end as u64);
             let _ = write!(
                 page,
-                "\n[... {omitted} bytes of line {number} omitted; read on in it with offset {number} and byte {byte} ...]"
+                "\n[... {omitted} bytes of line {number} omitted; continue with offset {number} and byte {byte} ...]"
             );
             break;
         }

@@ -142,7 +142,7 @@ fn describe_folder(skill: &SkillFolder, root: &WorkspaceRoot) -> String {
         false => format!(" Its other files: {}{more}.", files.join(", ")),
     };
     format!(
-        "\n[The folder of this skill is {}; its paths are relative to it. Commands can read it, and not write it.{others}]",
+        "\n[The folder of this skill is {}; its paths are relative to it. Commands can read it but not write to it.{others}]",
         skill.path.display()
     )
 }

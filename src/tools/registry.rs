@@ -657,13 +657,13 @@ impl ResultBuilder {
                 (Ok(()), "") => {
                     write!(
                         shown,
-                        "[The whole is stored: {} with call_id \"{call}\".]",
+                        "[The full result is stored: {} with call_id \"{call}\".]",
                         read_output::NAME
                     )
                 }
                 (Ok(()), missing) => write!(
                     shown,
-                    "[A part is stored: {} with call_id \"{call}\".{missing}]",
+                    "[Part of the result is stored: {} with call_id \"{call}\".{missing}]",
                     read_output::NAME
                 ),
                 (Err(error), _) => {

@@ -451,7 +451,7 @@ impl Call {
             CommandEnd::Exited(code) => format!("exit code {code}"),
             CommandEnd::Signalled(signal) => format!("ended by signal {}", signal_name(signal)),
             CommandEnd::TimedOut => format!(
-                "timed out after {} s and was ended with all that it had started; `timeout` can be up to {MAX_TIMEOUT} s",
+                "timed out after {} s and was killed with all its processes; `timeout` can be up to {MAX_TIMEOUT} s",
                 self.timeout.as_secs()
             ),
             CommandEnd::OutOfMemory => format!(
@@ -484,7 +484,7 @@ impl Call {
                 Ok(_) => "could not be renamed; remove it before a program reads it".to_owned(),
             };
             format!(
-                "sandbox denied: {} is protected, and nothing may be put there; what the command made of it {made}",
+                "sandbox denied: {} is protected: nothing may be created there; the command's file {made}",
                 relative(path)
             )
         }));

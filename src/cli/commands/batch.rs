@@ -481,7 +481,7 @@ pub(crate) fn listen(
         stop.interrupt(signal);
     };
     let on_second = move |signal: Signal| {
-        let why = format!("stopped by {} before the tasks had stopped", signal.name());
+        let why = format!("stopped by {} while tasks were still running", signal.name());
         let result = RunResult { exit_code: signal.exit_code(), ..RunResult::not_started(why) };
         task::run_with_timeout(move || {
             logging::end_drawing();

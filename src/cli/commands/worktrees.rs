@@ -122,7 +122,7 @@ impl<'a> Removal<'a> {
             Err(error) if !force => return Err(error.into()),
             Ok(Some(loss)) => format!("; lost: {loss}"),
             Ok(None) => String::new(),
-            Err(error) => format!("; what was in it is not known: {error}"),
+            Err(error) => format!("; its content is unknown: {error}"),
         };
         Ok(Self { name, worktree: Some(worktree), lost })
     }

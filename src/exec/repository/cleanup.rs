@@ -517,7 +517,7 @@ pub(super) fn refusal_reason(
     is_fine: &dyn Fn(PlaceValue<'_>) -> bool,
 ) -> Option<String> {
     let Some(new) = parse_git_config(new) else {
-        return Some("what it wrote cannot be parsed".to_owned());
+        return Some("its content cannot be parsed".to_owned());
     };
     let old = parse_git_config(old).unwrap_or_default();
     let differs = |some: &[GitSetting], others: &[GitSetting]| {

@@ -195,7 +195,7 @@ impl Supervisor {
         if let Some(why) = unrecorded.filter(|_| level == SandboxLevel::Landlock) {
             log::warn!("protected files could not be recorded before a command: {why}");
             notices.push(format!(
-                "the protected files could not be recorded before the command ({why}): what it changed in them was not undone"
+                "the protected files could not be recorded before the command ({why}): its changes to them were not undone"
             ));
         }
         // A late request to stop must not reach the next command, nor may a stuck command; and shared memory stays in use

@@ -59,7 +59,7 @@ const WRITABLE_DEVICES: &str = "/dev/fd /dev/full /dev/null /dev/pts /dev/random
     /dev/stdout /dev/tty /dev/zero";
 
 /// The reason for denying a download that is run.
-const DOWNLOAD_EXECUTION: &str = "it runs what it downloads, unseen";
+const DOWNLOAD_EXECUTION: &str = "it runs downloaded code without a check";
 
 /// Returns the reason why a line is forbidden; `None` if it is not.
 pub(in crate::policy) fn forbidden_reason(line: &CommandLine) -> Option<String> {

@@ -198,7 +198,7 @@ impl ShellParser {
             match (char, next) {
                 (Some('`'), _) => break,
                 (Some('\\'), Some('"')) if around != Quoting::None => {
-                    return fail("quotes stand in backticks inside of others");
+                    return fail("there are quotes in backticks that are in quotes");
                 }
                 (None, _) | (Some('\\'), None) => return fail("a backtick is not closed"),
                 (Some('\\'), Some(char @ ('`' | '\\' | '$'))) => text.push(char),
@@ -317,7 +317,7 @@ impl ShellParser {
                     Some('v') => '\u{b}',
                     Some(sign @ ('\\' | '"' | '?')) => sign,
                     // Shells that don't know these quotes would see the end of them.
-                    Some('\'') => return fail("a quote has another one in it"),
+                    Some('\'') => return fail("there is a quote within a quote"),
                     Some('x') => self.parse_char_number(16, 2)?,
                     Some('u') => self.parse_char_number(16, 4)?,
                     Some('U') => self.parse_char_number(16, 8)?,

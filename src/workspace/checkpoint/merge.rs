@@ -344,7 +344,7 @@ impl Planner<'_> {
                 return unrestorable("not removed, since it isn't recorded", skipped);
             }
             (Some(PathState::LeftOut(skipped)), Some(_)) => {
-                return unrestorable("not replaced, since what is there isn't recorded", skipped);
+                return unrestorable("not replaced: its current content is not recorded", skipped);
             }
             (_, Some(PathState::LeftOut(skipped))) => {
                 return unrestorable("it was not recorded", skipped);

@@ -71,7 +71,7 @@ fn a_command_is_ended_after_its_time() {
     assert_eq!(result.status, ToolStatus::TimedOut);
     assert_eq!(
         &*result.text,
-        "begun\n[timed out after 1 s and was ended with all that it had started; `timeout` can be up to 3600 s]"
+        "begun\n[timed out after 1 s and was killed with all its processes; `timeout` can be up to 3600 s]"
     );
     let stubborn =
         json!({"command": "trap '' TERM; sleep 4711.1 & wait; sleep 4711.1", "timeout": 1});
@@ -164,7 +164,7 @@ fn the_whole_of_ten_megabytes_is_stored_and_its_lines_are_counted() {
     let output = run(&world, "seq -f 'line %.0f of many lines that are written' 1 250000");
     // A result has 40 and 20 lines, the last of which is the exit code.
     assert!(output.contains("\n[... 249941 lines omitted ...]\n"), "{output}");
-    assert!(output.ends_with("[The whole is stored: read_output with call_id \"call-1\".]"));
+    assert!(output.ends_with("[The full result is stored: read_output with call_id \"call-1\".]"));
     assert!(page(&world, 125_000, 0).starts_with("line 125000 of many"));
     let last = page(&world, 250_000, 0);
     assert!(
@@ -180,7 +180,7 @@ fn a_line_of_megabytes_is_paged_by_bytes() {
     let output = run(&world, "head -c 5000000 /dev/zero | tr '\\0' x; echo end; echo two");
     assert!(output.contains(" bytes omitted ...]\n"), "{output}");
     let first = page(&world, 1, 0);
-    assert!(first.contains("; read on in it with offset 1 and byte "), "{first}");
+    assert!(first.contains("; continue with offset 1 and byte "), "{first}");
     assert!(page(&world, 1, 4_999_998).starts_with("xxend\ntwo\n[lines 1-2 of 3"));
 }
 
@@ -198,7 +198,7 @@ fn what_is_beyond_the_limit_of_stored_output_is_reported() {
     let output = run(&world, "yes 1234567 | head -n 250000");
     let missing = 2_000_000 - (1 << 20) - (256 << 10);
     let note = format!(
-        "[A part is stored: read_output with call_id \"call-1\". {missing} bytes of it are not stored: an output is \
+        "[Part of the result is stored: read_output with call_id \"call-1\". {missing} bytes of it are not stored: an output is \
          stored up to 1048576 bytes.]"
     );
     assert!(output.ends_with(&note), "{output}");

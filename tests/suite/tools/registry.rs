@@ -187,7 +187,7 @@ fn a_long_result_is_shortened_and_kept() {
     assert!(output.starts_with("line 1\n"), "{output}");
     assert!(output.contains("line 40\n[... 1940 lines omitted ...]\nline 1981\n"), "{output}");
     assert!(
-        output.ends_with("[The whole is stored: read_output with call_id \"call-1\".]"),
+        output.ends_with("[The full result is stored: read_output with call_id \"call-1\".]"),
         "{output}"
     );
 }

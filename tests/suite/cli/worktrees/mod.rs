@@ -113,7 +113,7 @@ fn a_folder_that_cannot_be_read_is_work() {
     }
     let removed = worktrees(&["rm", "--force", "w"]).unwrap();
     assert_eq!(removed.code, 0, "{}", removed.err);
-    assert!(removed.out.contains("what was in it is not known"), "{}", removed.out);
+    assert!(removed.out.contains("its content is unknown"), "{}", removed.out);
     project.assert_nothing_left("removed");
 }
 
