@@ -31,13 +31,14 @@ const NETWORK_MESSAGES: &str = "\
     ENETUNREACH|EAI_AGAIN|ENOTFOUND|no such host|socket: Operation not permitted";
 
 /// Messages of programs that lack a key or a password, and the file that they looked for.
-const LOGIN_MESSAGES: [(&str, &str); 5] = [
+const LOGIN_MESSAGES: [(&str, &str); 6] = [
     ("Permission denied (publickey|Host key verification failed", "~/.ssh"),
     (
         "could not read Username|could not read Password|Authentication failed for 'http",
         "~/.git-credentials",
     ),
-    ("ENEEDAUTH|Unable to authenticate", "~/.npmrc"),
+    ("ENEEDAUTH|Unable to authenticate|code E401", "~/.npmrc"),
+    ("ERROR: HTTP error 401|401 Client Error", "~/.config/pip/pip.conf"),
     ("no authentication token", "~/.cargo/credentials.toml"),
     ("Unable to locate credentials", "~/.aws"),
 ];
@@ -166,7 +167,12 @@ fn possible_paths<'a>(whole: &'a str, cwd: &'a Path) -> impl Iterator<Item = Pat
     line.split(is_end)
         .map(|word| word.trim_end_matches(':'))
         .filter(|word| !word.is_empty() && (word.contains('/') || cwd.join(word).exists()))
-        .map(|word| normalize_path(&cwd.join(word)))
+        .map(|word| {
+            // git names its files as from the top of the work tree.
+            let top = cwd.ancestors().find(|folder| folder.join(".git").exists());
+            let folder = top.filter(|_| word.starts_with(".git/")).unwrap_or(cwd);
+            normalize_path(&folder.join(word))
+        })
 }
 
 /// Resolves `..` without looking at the file system.
@@ -232,6 +238,12 @@ mod tests {
         }
         assert!(
             explain(&place, "rm: .git/x: Read-only file system").unwrap().contains("is protected")
+        );
+        let (inside, policy) = (place.policy.workspace.join("src"), &place.policy);
+        std::fs::create_dir(&inside).unwrap();
+        let text = "error: could not lock config file .git/config: Read-only file system";
+        assert!(
+            explain_denial(text, policy, &inside).unwrap().contains("w/.git/config is protected")
         );
         assert_eq!(explain(&place, "cat: ./locked: Permission denied"), None);
         assert_eq!(explain(&place, "bash: line 1: ../t/x: Permission denied"), None);
