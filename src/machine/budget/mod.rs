@@ -197,6 +197,9 @@ mod tests {
                 assert!(is_made(budget.0, tokens.0), "{price:?} {used}");
                 assert!(!is_made(budget.0 - 1, tokens.0), "{price:?} {used}");
                 assert!(!is_made(budget.0, tokens.0 - 1), "{price:?} {used}");
+                // Limits that suffice are not named.
+                assert!(is_made(budget.0, tokens.0));
+                assert_eq!(least_limits(&run, &SIZE), (None, None));
             }
         }
     }
