@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
     use crate::llm::tests::fixtures::{
-        encode_request, grep_tool, items_with_images, setup, tool_exchange, wires,
+        EMPTY_FRAME, encode_request, grep_tool, items_with_images, setup, tool_exchange, wires,
     };
     use crate::llm::wire::{RequestFrame, ToolChoice};
     use crate::types::{ConversationItem, MessageOrigin, ReplyPart, ToolCall, ToolStatus, hex};
@@ -167,8 +167,9 @@ mod tests {
         let schema = Some(&schema);
         for (_, wire) in wires() {
             for tool_choice in [ToolChoice::Auto, ToolChoice::Disabled] {
+                let system = "Be brief.";
                 let frame =
-                    RequestFrame { system: "Be brief.", tools: &tools, tool_choice, schema };
+                    RequestFrame { system, tools: &tools, tool_choice, schema, ..EMPTY_FRAME };
                 hasher.update(encode_request(&*wire, &frame, &items, Some(Tokens(1_000))));
             }
         }

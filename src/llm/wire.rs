@@ -220,6 +220,11 @@ pub(super) trait Encode {
     /// Writes everything after the conversation.
     fn encode_tail(&self, frame: &RequestFrame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>);
 
+    /// Returns whether a request for a conversation, newest entry first, may ask the model to think.
+    fn can_think(&self, _newest_first: &mut dyn Iterator<Item = &ConversationItem>) -> bool {
+        true
+    }
+
     /// Returns whether a conversation with tool calls has to define the tools even where none may be called.
     fn needs_tool_definitions(&self) -> bool {
         false
@@ -238,6 +243,8 @@ pub(super) struct RequestFrame<'a> {
     pub(super) system: &'a str,
     pub(super) tools: &'a [ToolSpec],
     pub(super) tool_choice: ToolChoice,
+    /// Whether the request may ask the model to think; see [`Encode::can_think`].
+    pub(super) can_think: bool,
     /// The JSON Schema of the final answer.
     pub(super) schema: Option<&'a Value>,
 }

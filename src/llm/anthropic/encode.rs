@@ -7,7 +7,8 @@ use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema::{self, StrictMode};
 use crate::llm::wire::{Cloud, Encode, RequestFrame, ToolChoice, sendable_parts};
 use crate::types::{
-    CallId, Effort, Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
+    CallId, ConversationItem, Effort, Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall,
+    ToolResult,
 };
 
 /// Consecutive user messages and tool results are blocks of one message; the provider would merge them anyway. The cache
@@ -103,7 +104,7 @@ impl Encode for Anthropic {
             self.0.max_output.map_or(FALLBACK_MAX_OUTPUT, |limit| limit.min(DEFAULT_MAX_OUTPUT))
         });
         json::field(out, r#"],"max_tokens":"#, &limit.0);
-        if let Some(budget) = self.thinking_budget(limit) {
+        if let Some(budget) = self.thinking_budget(limit).filter(|_| frame.can_think) {
             json::field(
                 out,
                 r#","thinking":"#,
@@ -177,6 +178,26 @@ impl Encode for Anthropic {
         });
     }
 
+    /// Thinking with a number of tokens can't begin within a turn: "When `thinking` is enabled, a final `assistant` message
+    /// must start with a thinking block". A turn has all replies since the last message of the user that does not
+    /// follow tool results. Without a block of this model in it, as after a failover, the model does not think until
+    /// the next turn.
+    fn can_think(&self, newest_first: &mut dyn Iterator<Item = &ConversationItem>) -> bool {
+        let Self(setup) = self;
+        if setup.effort.is_none() || thought_binding::thinks_adaptively(&setup.model) {
+            return true;
+        }
+        let mut replies = newest_first.filter_map(|item| match item {
+            ConversationItem::User(_) => None,
+            ConversationItem::Assistant(_) => Some(None),
+            ConversationItem::Exchange(exchange) => Some(Some(exchange.reply())),
+        });
+        let Some(Some(last)) = replies.next() else { return true };
+        let turn = std::iter::once(last).chain(replies.map_while(|reply| reply));
+        let mut parts = turn.flat_map(|reply| sendable_parts(reply, &setup.id));
+        parts.any(is_thinking)
+    }
+
     /// Otherwise: "Requests which include `tool_use` or `tool_result` blocks must define tools."
     fn needs_tool_definitions(&self) -> bool {
         true
@@ -245,8 +266,8 @@ fn is_thinking(part: &ReplyPart) -> bool {
 mod tests {
     use super::*;
     use crate::llm::tests::fixtures::{self, EMPTY_FRAME, opaque_part, reply_of};
-    use crate::llm::wire::{Wire as _, WireSetup};
-    use crate::types::{ConversationItem, MessageOrigin, ToolStatus};
+    use crate::llm::wire::{EffortSetting, Wire as _, WireSetup};
+    use crate::types::{MessageOrigin, ToolStatus};
 
     fn wire(uses_cache: bool) -> Anthropic {
         let max_output = Some(Tokens(64_000));
@@ -361,6 +382,31 @@ mod tests {
                 {"role": "assistant", "content": [{"type": "text", "text": "a"}]},
             ])
         );
+    }
+
+    #[test]
+    fn thinking_does_not_begin_within_a_turn_of_another_model() {
+        let item = |of: &str| exchange(vec![opaque_part(of, THOUGHT)], "c", ToolStatus::Ok);
+        let (own, other) = (item("anthropic/m"), item("openai/m"));
+        let plain = exchange(Vec::new(), "c", ToolStatus::Ok);
+        let task = ConversationItem::user(MessageOrigin::Task, "do");
+        let answer = ConversationItem::Assistant(reply_of(vec![ReplyPart::Text("a".into())]));
+        let thinks = |model: &str, items: &[&ConversationItem]| {
+            let Anthropic(setup) = wire(false);
+            let effort = Some(EffortSetting { effort: Effort::High, word: None });
+            let wire = Anthropic(WireSetup { effort, model: model.to_owned(), ..setup });
+            let items: Vec<_> = items.iter().map(|item| (*item).clone()).collect();
+            let request: Value = serde_json::from_str(&text(&wire, &EMPTY_FRAME, &items)).unwrap();
+            request.get("thinking").map_or(Value::Null, |thinking| thinking["type"].clone())
+        };
+        let older = |items: &[&ConversationItem]| thinks("claude-sonnet-4-5", items) == "enabled";
+        assert!(older(&[&task]) && older(&[&task, &own]) && older(&[&task, &own, &plain]));
+        assert!(!older(&[&task, &other]) && !older(&[&task, &own, &answer, &task, &other]));
+        // A message during the tool calls is sent with their results.
+        assert!(!older(&[&task, &other, &task, &plain]) && !older(&[&task, &other, &task]));
+        // The next turn.
+        assert!(older(&[&task, &other, &answer, &task]));
+        assert_eq!(thinks("claude-opus-4-6", &[&task, &other]), "adaptive");
     }
 
     #[test]

@@ -80,6 +80,7 @@ impl WireModel {
             system: request.system,
             tools: &tools,
             tool_choice,
+            can_think: wire.can_think(&mut request.entries.iter().rev().map(|entry| &entry.item)),
             schema: request.schema.map(|schema| &**schema),
         };
         let (head, hasher) = self.encode_head(request, &tools, &frame);

@@ -14,8 +14,13 @@ use crate::types::{
 };
 
 /// A frame with nothing in it.
-pub(in crate::llm) const EMPTY_FRAME: RequestFrame<'static> =
-    RequestFrame { system: "", tools: &[], tool_choice: ToolChoice::Auto, schema: None };
+pub(in crate::llm) const EMPTY_FRAME: RequestFrame<'static> = RequestFrame {
+    system: "",
+    tools: &[],
+    tool_choice: ToolChoice::Auto,
+    can_think: true,
+    schema: None,
+};
 
 /// Returns the setup of a streaming wire for the model `m`.
 pub(in crate::llm) fn setup(id: &str) -> WireSetup {
@@ -95,6 +100,7 @@ pub(in crate::llm) fn encode_request(
     items: &[ConversationItem],
     max_output: Option<Tokens>,
 ) -> String {
+    let frame = &RequestFrame { can_think: wire.can_think(&mut items.iter().rev()), ..*frame };
     let mut out = Vec::new();
     wire.encode_head(frame, &mut out);
     let mut writer = MessageWriter::new(&mut out, None);
