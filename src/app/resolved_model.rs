@@ -9,10 +9,10 @@ use super::error::AppError;
 use super::process_env::ProcessEnv;
 use super::secrets::collect_secrets;
 use crate::config::{
-    Config, ConfigName, EvaluationMode, LlmConfig, ModelConfig, ModelLimits, ModelName, Settings,
-    UnknownPricePolicy, model_rules,
+    Config, ConfigName, EvaluationMode, LlmConfig, ModelConfig, ModelLimits, ModelName,
+    OriginSource, Settings, UnknownPricePolicy, model_rules,
 };
-use crate::llm::model_table::{ModelFacts, ModelInfo, ModelTable};
+use crate::llm::model_table::{EffortError, ModelFacts, ModelInfo, ModelTable};
 use crate::llm::scripted::{Script, ScriptPosition, ScriptedModel};
 use crate::llm::{
     ConnectError, KeyCommandSetting, ModelConnectionSettings, ModelSpec, Provider, Recorder,
@@ -107,7 +107,7 @@ pub fn available_models(
     provider: Option<&'static Provider>,
 ) -> Result<Result<Vec<KnownModel>, Fault>, AppError> {
     let chosen = match &config.settings.llm.model {
-        Some(name) => Some(ResolvedModel::named(name, config, world, None)?),
+        Some(name) => Some(ResolvedModel::named(name, config, world)?),
         None => None,
     };
     let own = chosen.as_ref().and_then(|model| match &model.source {
@@ -254,8 +254,9 @@ impl ResolvedModel {
     /// models of summaries and evaluations too.
     pub fn from_config(config: &Config, world: &ProcessEnv) -> Result<Self, AppError> {
         let name = config.settings.llm.model.as_ref().ok_or(AppError::NoModel)?;
-        Self::named(name, config, world, config.settings.llm.effort)?
-            .with_other_models(config, world)
+        let mut model = Self::named(name, config, world)?;
+        model.check_effort(config)?;
+        model.with_other_models(config, world)
     }
 
     /// Adds the models of summaries and evaluations, and those that are called instead. A recording has those of its run.
@@ -272,7 +273,7 @@ impl ResolvedModel {
             return Ok(self);
         }
         let other = |name: &ModelName| {
-            let mut other = Self::named(name, config, world, None)?;
+            let mut other = Self::named(name, config, world)?;
             other.has_default_effort = true;
             other.is_of_other_provider = self.has_other_provider(&other);
             Ok::<_, AppError>(Box::new(other))
@@ -303,7 +304,7 @@ impl ResolvedModel {
         config: &Config,
         world: &ProcessEnv,
     ) -> Result<(), AppError> {
-        let mut other = Self::named(name, config, world, None)?;
+        let mut other = Self::named(name, config, world)?;
         let is_same =
             |known: &Self| known.name() == other.name() && known.address.base == other.address.base;
         if is_same(self) || self.fallbacks.iter().any(|(_, known)| is_same(known)) {
@@ -314,8 +315,8 @@ impl ResolvedModel {
             || self.fallbacks.iter().any(|(known, _)| *known == other.name());
         let shown = if is_taken { name.as_str().into() } else { other.name() };
         other.is_of_other_provider = self.has_other_provider(&other);
-        if let Some(effort) = config.settings.llm.effort
-            && !other.has_effort(effort)
+        if let Some(effort) = config.settings.llm.effort.effort()
+            && other.missing_effort(effort).is_some()
         {
             log::warn!("{shown} has no effort '{effort}', and reasons as its provider decides");
             other.has_default_effort = true;
@@ -331,10 +332,34 @@ impl ResolvedModel {
         }
     }
 
-    /// Returns whether the model can reason this much, as far as is known.
-    fn has_effort(&self, effort: Effort) -> bool {
-        let ModelSource::Named(spec) = &self.source else { return true };
-        self.models.lookup(spec).is_none_or(|info| info.effort_word(effort).is_ok())
+    /// Returns why the model can't reason this much, as far as is known.
+    fn missing_effort(&self, effort: Effort) -> Option<EffortError> {
+        let ModelSource::Named(spec @ ModelSpec::Remote { .. }) = &self.source else { return None };
+        self.models.lookup(spec)?.effort_word(effort).err()
+    }
+
+    /// Checks that the model has the effort of the configuration. One that was not given with the command that resumes a
+    /// session was meant for the session's earlier model, and is left out.
+    fn check_effort(&mut self, config: &Config) -> Result<(), AppError> {
+        let Some(effort) = config.settings.llm.effort.effort() else { return Ok(()) };
+        let Some(cause) = self.missing_effort(effort) else { return Ok(()) };
+        let model = self.name();
+        let origin = config.origin("llm.effort");
+        let is_given = matches!(origin.source, OriginSource::Argument(_));
+        if !config.is_resumed || is_given {
+            let what = format!("{model}: {cause}; with \"default\", the provider decides");
+            return Err(config.problem_with("llm.effort", what).into());
+        }
+        log::warn!(
+            "{model} has no effort '{effort}' (from {origin}), and reasons as its provider decides"
+        );
+        self.has_default_effort = true;
+        Ok(())
+    }
+
+    /// Returns how much the model is to reason; `None` if the provider decides.
+    pub(super) fn effort(&self, config: &Config) -> Option<Effort> {
+        config.settings.llm.effort.effort().filter(|_| !self.has_default_effort)
     }
 
     /// Returns the rules of a run with what they have to know of several models.
@@ -365,12 +390,7 @@ impl ResolvedModel {
     }
 
     /// Returns the model that this name means.
-    fn named(
-        name: &ModelName,
-        config: &Config,
-        world: &ProcessEnv,
-        effort: Option<Effort>,
-    ) -> Result<Self, AppError> {
+    fn named(name: &ModelName, config: &Config, world: &ProcessEnv) -> Result<Self, AppError> {
         let settings = &config.settings;
         let table = model_table(config)?;
         let own = ConfigName::parse(name.as_str()).and_then(|name| settings.models.get(&name));
@@ -395,11 +415,6 @@ impl ResolvedModel {
                 if meant.is_some() {
                     let question = did_you_mean(meant.as_deref());
                     log::warn!("the model {spec} is not in the model table{question}");
-                }
-                if let (Some(effort), Some(info)) = (effort, table.lookup(&spec)) {
-                    let model = spec.to_string();
-                    info.effort_word(effort)
-                        .map_err(|cause| ConnectError::NoEffort { model, cause })?;
                 }
                 Self::from_spec(spec, table)
             }
@@ -628,7 +643,7 @@ impl ResolvedModel {
             timeout: llm.timeout.into(),
             idle_timeout: llm.idle_timeout.into(),
             clock: Some(WallClock::new(Arc::new(SystemClock::start()))),
-            effort: llm.effort.filter(|_| !self.has_default_effort),
+            effort: self.effort(config),
             options: common.options,
             headers: common.headers,
             ..ModelConnectionSettings::default()

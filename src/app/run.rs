@@ -271,7 +271,7 @@ impl RunSetup {
             session_id: "".into(),
             agent: self.agent.name.as_str().into(),
             model: self.model.name(),
-            effort: self.config.settings.llm.effort,
+            effort: self.model.effort(&self.config),
             workspace: self.root.path().to_string_lossy().into(),
             task: collect_secrets(&self.config, &self.env).mask_all(task).into(),
             sandbox: None,

@@ -254,7 +254,10 @@ fn is_of_variant(cell: &BatchCell, problem: &ConfigProblem) -> bool {
 fn problem_key(problem: &ConfigProblem) -> Option<&str> {
     match &problem.origin.source {
         OriginSource::Argument(option) => Some(option.trim_start_matches("--set ")),
-        OriginSource::BuiltIn | OriginSource::File(..) | OriginSource::Variable(_) => None,
+        OriginSource::BuiltIn
+        | OriginSource::File(..)
+        | OriginSource::Variable(_)
+        | OriginSource::Session => None,
     }
 }
 

@@ -39,7 +39,8 @@ pub(crate) struct SavedOptions {
     pub(crate) disable_mcp: bool,
 }
 
-/// Returns the configuration of a run, and the options to store in its session.
+/// Returns the configuration of a run, and the options to store in its session. `saved` are those that the session has
+/// stored, if it is resumed.
 ///
 /// # Errors
 ///
@@ -48,8 +49,10 @@ pub(crate) fn load_config(
     args: &SettingsArgs,
     output: Option<&OutputArgs>,
     world: &ProcessEnv,
-    before: &SavedOptions,
+    saved: Option<&SavedOptions>,
 ) -> Result<(Config, SavedOptions), CliError> {
+    let new = SavedOptions::default();
+    let before = saved.unwrap_or(&new);
     let overrides = collect_options(args, output);
     before.report_omitted(&[args.layers.set.clone(), as_sets(&overrides)].concat())?;
     let agent = args.agent.clone().or_else(|| before.agent.clone());
@@ -79,7 +82,8 @@ pub(crate) fn load_config(
         mcp_files: args.mcp_config.iter().cloned().collect(),
         profile: remembered.profile.clone(),
         untrusted_sets: before.untrusted_sets.clone(),
-        sets: [before.sets.clone(), own].concat(),
+        saved_sets: saved.map(|saved| saved.sets.clone()),
+        sets: own,
         options: overrides,
         ..layer_sources(layers, world)
     };
@@ -113,7 +117,7 @@ pub(crate) fn load_config(
 ///
 /// Fails with everything that is wrong with it.
 pub(crate) fn load_settings(args: &SettingsArgs, world: &ProcessEnv) -> Result<Config, CliError> {
-    load_config(args, None, world, &SavedOptions::default()).map(|(config, _)| config)
+    load_config(args, None, world, None).map(|(config, _)| config)
 }
 
 /// Returns the configuration that a stored session has, with changed settings.
@@ -132,7 +136,8 @@ pub(crate) fn load_changed(
         file: own.file.or_else(|| saved.config.as_ref().map(Into::into)),
         profile: own.profile.or_else(|| saved.profile.clone()),
         untrusted_sets: saved.untrusted_sets.clone(),
-        sets: [&saved.sets, changes].concat(),
+        saved_sets: Some(saved.sets.clone()),
+        sets: changes.to_vec(),
         ..own
     };
     Ok(load(&sources).map_err(AppError::from)?)

@@ -44,6 +44,8 @@ pub struct ConfigSources {
     pub profile: Option<String>,
     /// Values as those of `--set` from a place that others could have written. They apply as far as they tighten.
     pub untrusted_sets: Vec<String>,
+    /// Values as those of `--set` that the resumed session has stored; `None` for a new run.
+    pub saved_sets: Option<Vec<String>>,
     /// The values of `--set`, as `KEY=VALUE`.
     pub sets: Vec<String>,
     /// The options that set keys.
@@ -128,11 +130,19 @@ impl ConfigLoader<'_> {
         if is_trusted {
             self.check_passed_secrets();
         }
-        let Self { layers, files, report, changed, .. } = self;
+        let Self { sources, layers, files, report, changed, .. } = self;
         let effective_values = last.values;
         let ReadReport { notices, mut problems, .. } = report;
-        let config =
-            Config { settings, notices, workspace, is_trusted, changed, files, effective_values };
+        let config = Config {
+            settings,
+            notices,
+            workspace,
+            is_trusted,
+            is_resumed: sources.saved_sets.is_some(),
+            changed,
+            files,
+            effective_values,
+        };
         // Every layer was checked by itself, but an option that sets one key of a list's entry is only right or wrong
         // together with the entry.
         if problems.is_empty() {
@@ -168,10 +178,11 @@ impl ConfigLoader<'_> {
     fn add_arguments(&mut self) {
         let (rank, owner) = (LayerRank::Argument, FileOwner::User);
         // The options saved in a session and those given now may be about one list.
-        let untrusted = self.sources.untrusted_sets.iter().map(|set| (set, true));
-        let sets = self.sources.sets.iter().map(|set| (set, false));
-        for (set, only_tightens) in untrusted.chain(sets) {
-            let table = match overrides::layer_from_set(set, &mut self.report) {
+        let untrusted = self.sources.untrusted_sets.iter().map(|set| (set, true, true));
+        let saved = self.sources.saved_sets.iter().flatten().map(|set| (set, false, true));
+        let sets = self.sources.sets.iter().map(|set| (set, false, false));
+        for (set, only_tightens, is_saved) in untrusted.chain(saved).chain(sets) {
+            let table = match overrides::layer_from_set(set, is_saved, &mut self.report) {
                 SetOverride::Key(table) => {
                     self.check_layer(&table, "");
                     table

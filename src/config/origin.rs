@@ -48,6 +48,8 @@ pub enum OriginSource {
     Variable(Arc<str>),
     /// An option of the command line.
     Argument(Arc<str>),
+    /// The options that a session has stored.
+    Session,
 }
 
 /// A configuration file that was read.
@@ -88,7 +90,10 @@ impl ValueOrigin {
     pub fn path(&self) -> Option<&Path> {
         match &self.source {
             OriginSource::File(document, _) => Some(document.path()),
-            OriginSource::BuiltIn | OriginSource::Variable(_) | OriginSource::Argument(_) => None,
+            OriginSource::BuiltIn
+            | OriginSource::Variable(_)
+            | OriginSource::Argument(_)
+            | OriginSource::Session => None,
         }
     }
 
@@ -96,7 +101,10 @@ impl ValueOrigin {
     pub fn excerpt(&self) -> Option<SourceExcerpt> {
         match &self.source {
             OriginSource::File(document, span) => document.excerpt(span),
-            OriginSource::BuiltIn | OriginSource::Variable(_) | OriginSource::Argument(_) => None,
+            OriginSource::BuiltIn
+            | OriginSource::Variable(_)
+            | OriginSource::Argument(_)
+            | OriginSource::Session => None,
         }
     }
 }
@@ -235,6 +243,7 @@ impl fmt::Display for ValueOrigin {
                 write!(f, "{}:{line}:{column}", document.path.display())
             }
             OriginSource::Variable(name) | OriginSource::Argument(name) => f.write_str(name),
+            OriginSource::Session => f.write_str("the stored options of the session"),
         }
     }
 }

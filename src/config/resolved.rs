@@ -28,6 +28,8 @@ pub struct Config {
     pub workspace: PathBuf,
     /// Whether the project's folder is trusted.
     pub is_trusted: bool,
+    /// Whether it is for a stored session, with the options that the session has stored.
+    pub is_resumed: bool,
     /// The project's files that have changed since the user trusted the folder; then it is not trusted.
     pub changed: Vec<ChangedFile>,
     /// The configuration files, present or not, in the order of the layers.

@@ -47,7 +47,9 @@ pub use ids::{CallId, EffectId};
 pub use image::{Image, ImageBudget, ImageType};
 pub use money::{LongInputPrice, MicroUsd, Price};
 pub use nearest::{did_you_mean, edit_distance, nearest, nearest_within};
-pub use options::{ConfirmMode, Durability, Effort, HookFailurePolicy, Isolation, Language};
+pub use options::{
+    ConfirmMode, Durability, Effort, EffortChoice, HookFailurePolicy, Isolation, Language,
+};
 pub use reply::{OpaqueBlock, Reply, ReplyFinish, ReplyPart};
 pub use rules::{
     ContextLimits, CountLimits, EffectTimeouts, LimitBaseline, LoopDetection, ModelRules,

@@ -51,8 +51,9 @@ impl CommandHost {
             args.mode = choice.mode.or(args.mode.filter(|_| agent == self.default_agent()));
             args.agent = Some(agent.to_owned());
         }
-        let before = choice.options.map(SavedOptions::from_json).unwrap_or_default();
-        let (config, saved) = config_options::load_config(&args, None, &self.world, &before)?;
+        let before = choice.options.map(SavedOptions::from_json);
+        let (config, saved) =
+            config_options::load_config(&args, None, &self.world, before.as_ref())?;
         if !config.changed.is_empty() {
             return Err(CliError::usage(
                 "this folder's own configuration has changed since you trusted it",

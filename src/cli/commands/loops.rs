@@ -9,7 +9,7 @@ use architect::workspace::worktree::WorktreeContent;
 use serde_json::json;
 
 use crate::cli::args::LoopArgs;
-use crate::cli::config_options::{self, SavedOptions};
+use crate::cli::config_options;
 use crate::cli::error::CliError;
 use crate::cli::task_text;
 use crate::cli::workflow_output::{
@@ -19,12 +19,8 @@ use crate::cli::worktree_run::{self, WorktreeRun};
 
 pub(crate) fn run(args: &LoopArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let metric = check_goal(args)?;
-    let (mut config, mut saved) = config_options::load_config(
-        &args.settings,
-        Some(&args.output),
-        world,
-        &SavedOptions::default(),
-    )?;
+    let (mut config, mut saved) =
+        config_options::load_config(&args.settings, Some(&args.output), world, None)?;
     let timeout = config.settings.limits.timeout;
     let prompt = task_text::read_task(args.prompt.as_deref(), args.stdin, timeout)?;
     if saved.dry_run {

@@ -90,8 +90,7 @@ pub(crate) fn run(mut args: PipelineArgs, world: &ProcessEnv) -> Result<u8, CliE
 }
 
 fn load(args: &PipelineArgs, world: &ProcessEnv) -> Result<(Config, SavedOptions), CliError> {
-    let before = SavedOptions::default();
-    config_options::load_config(&args.settings, Some(&args.output), world, &before)
+    config_options::load_config(&args.settings, Some(&args.output), world, None)
 }
 
 /// Returns what a step with this configuration runs with.

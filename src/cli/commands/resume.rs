@@ -118,7 +118,7 @@ pub(super) fn load_origin_config(
     if let Some(origin) = &history.setup.workspace.origin {
         options.sets.push(format!("workspace.root={}", origin.display()));
     }
-    config_options::load_config(settings, output, world, &options).map(|(config, _)| config)
+    config_options::load_config(settings, output, world, Some(&options)).map(|(config, _)| config)
 }
 
 /// Makes a worktree with the files of a session, as they were just after a record. Returns also where it is, and what is
@@ -254,7 +254,7 @@ pub(super) fn prepare_resume(
         stored_options.sets.push(format!("workspace.root={}", origin.display()));
     }
     let (mut config, saved) =
-        config_options::load_config(request.settings, output, &world, &stored_options)?;
+        config_options::load_config(request.settings, output, &world, Some(&stored_options))?;
     let evaluations = stored_evaluations(&stored.store, session)?;
     let charge = evaluation_charge(&evaluations);
     let note = restart_limits(&mut opened, &config, &request, charge);

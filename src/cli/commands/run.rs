@@ -13,7 +13,7 @@ use architect::workspace::{FileId, read_input};
 use serde_json::Value;
 
 use crate::cli::args::{OutputFormat, RunArgs};
-use crate::cli::config_options::{self, SavedOptions};
+use crate::cli::config_options;
 use crate::cli::error::CliError;
 use crate::cli::task::{self, RunMode, TaskRun};
 use crate::cli::worktree_run::{self, WorktreeRun};
@@ -51,12 +51,8 @@ pub(crate) fn print_result(result: &RunResult, format: OutputFormat) -> Result<u
 }
 
 pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
-    let (mut config, saved) = config_options::load_config(
-        &args.settings,
-        Some(&args.output),
-        &world,
-        &SavedOptions::default(),
-    )?;
+    let (mut config, saved) =
+        config_options::load_config(&args.settings, Some(&args.output), &world, None)?;
     let (prompt, worktree) = prompt_and_worktree(args);
     let text = task_text::read_task(prompt, args.stdin, config.settings.limits.timeout)?;
     let images = task_text::read_images(&args.images)?;

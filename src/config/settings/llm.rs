@@ -10,7 +10,7 @@ use crate::config::key_spec::{option, switch};
 use crate::config::request_option::{RequestOption, is_header_name, is_reserved_header};
 use crate::config::settings_reader::SettingsReader;
 use crate::config::text_types::{HttpUrl, ModelName, SecretText, VariableName};
-use crate::types::{Effort, TimeSpan, Tokens, word_enum};
+use crate::types::{EffortChoice, TimeSpan, Tokens, word_enum};
 
 section! {
     /// Calls of models.
@@ -65,8 +65,10 @@ section! {
             .untrusted(Lower)
             .example("16000"),
         /// How much the model reasons: "none", "low", "medium", "high", or "max", the most that the model has. A model
-        /// without that effort is refused. By default, the provider decides.
-        effort: Option<Effort> = optional().example("\"high\"").option(option("effort", "EFFORT")),
+        /// without that effort is refused. With "default", the provider decides.
+        effort: EffortChoice = default(EffortChoice::Default)
+            .example("\"high\"")
+            .option(option("effort", "EFFORT")),
         /// Additional fields in the body of each request, such as `temperature`, `seed` or `service_tier`, named as in
         /// the provider's API. Tables are merged. The model, the conversation, the tools and the limits can't be set
         /// here.

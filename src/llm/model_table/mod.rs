@@ -299,7 +299,7 @@ fn has_same_numbers(name: &str, id: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EffortError {
     /// It has none at all.
-    #[error("the model has no setting for how much it reasons; leave out --effort")]
+    #[error("the model has no setting for how much it reasons")]
     NoEfforts,
     /// It has others.
     #[error("the model has no effort '{asked}'; it has: {}", known.join(", "))]
@@ -529,7 +529,7 @@ mod tests {
         assert_eq!(word("deepseek/deepseek-v4-pro", Effort::High), Ok(None));
         let missing = "the model has no effort 'none'; it has: low, medium, high, max";
         assert_eq!(word("openai/gpt-5-codex", Effort::None), Err(missing.to_owned()));
-        assert!(word("openai/gpt-4o", Effort::Low).unwrap_err().contains("leave out --effort"));
+        assert!(word("openai/gpt-4o", Effort::Low).unwrap_err().contains("no setting"));
     }
 
     #[test]

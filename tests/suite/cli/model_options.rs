@@ -42,7 +42,43 @@ fn an_effort_that_the_model_does_not_have_is_refused() {
         .unwrap();
     let error = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(3), "{error}");
-    assert!(error.contains("openai/gpt-4o: the model has no setting for how much it"), "{error}");
+    let cause = "--effort: `llm.effort`: openai/gpt-4o: the model has no setting for how much it";
+    assert!(error.contains(cause), "{error}");
+}
+
+#[test]
+fn a_resume_with_a_model_without_the_effort_leaves_it_out() {
+    let server = Server::repeating([chat::text("Done.")]);
+    let fixture = CliFixture::new();
+    let base = server.url("/v1");
+    let define = format!(
+        "[models.most]\nmodel = \"openai-chat/m1\"\napi_base = \"{base}\"\nefforts = [\"low\", \"high\"]\n\
+         [models.none]\nmodel = \"openai-chat/m2\"\napi_base = \"{base}\"\nefforts = []\n"
+    );
+    fixture
+        .write("own.toml", &define)
+        .write("high.toml", &format!("llm.effort = 'high'\n{define}"));
+    let resume =
+        |args: &[&str]| fixture.run(&[&["resume", "last", "Go on.", "--json"], args].concat());
+    for (config, effort) in [("own.toml", &["--effort", "high"][..]), ("high.toml", &[])] {
+        let start = ["run", "Do it.", "--json", "--model", "most", "--config", config];
+        let done = fixture.run(&[&start[..], effort].concat());
+        assert_eq!((done.code, done.json()["effort"].as_str()), (0, Some("high")), "{}", done.err);
+        let done = resume(&["--model", "none"]);
+        assert_eq!((done.code, done.json().get("effort")), (0, None), "{}", done.err);
+        let warning = "openai-chat/m2 has no effort 'high' (";
+        assert!(done.err.contains(warning), "{}", done.err);
+        // Also with the stored model, and until another effort is given.
+        assert_eq!(resume(&[]).code, 0);
+        let refused = resume(&["--effort", "low"]);
+        assert_eq!(refused.code, 3, "{}", refused.err);
+        let done = resume(&["--effort", "default"]);
+        assert!(done.code == 0 && !done.err.contains("has no effort"), "{}", done.err);
+    }
+    let efforts =
+        server.requests().into_iter().map(|request| request.json()["reasoning_effort"].clone());
+    let sent: Vec<_> = efforts.filter(|effort| !effort.is_null()).collect();
+    assert_eq!(sent, ["high", "high"]);
 }
 
 #[test]
