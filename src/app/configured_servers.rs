@@ -15,7 +15,7 @@ use crate::llm;
 use crate::machine::ContextUsage;
 use crate::mcp::{
     self, CallResult, ClientCredentials, McpServers, Necessity, SecretSource, ServerInstructions,
-    ServerSpec, ServerStart, ServerTransport, ToolFilter,
+    ServerLimits, ServerSpec, ServerStart, ServerTool, ServerTransport, ToolFilter,
 };
 use crate::net::{Endpoint, HttpOptions, HttpTimeouts, Secret};
 use crate::policy::Confirmer;
@@ -125,9 +125,10 @@ impl ToolDeferral<'_> {
             DeferMode::Always => true,
             DeferMode::Never => false,
             DeferMode::Auto => {
-                let mut own = tools.clone().filter(|tool| tool.server() == server.name.as_str());
-                !own.any(|tool| had(&tool.spec().name))
-                    && (had(SEARCH_TOOLS) || size > self.window.percent(MAX_TOOLS_PERCENT))
+                let own = tools.clone().filter(|tool| tool.server() == server.name.as_str());
+                has_too_many(own.clone())
+                    || !own.clone().any(|tool| had(&tool.spec().name))
+                        && (had(SEARCH_TOOLS) || size > self.window.percent(MAX_TOOLS_PERCENT))
             }
         };
         let deferred = config.servers.iter().filter(is_deferred);
@@ -135,6 +136,13 @@ impl ToolDeferral<'_> {
         let tools = tools.filter(|tool| deferred.contains(&tool.server()));
         tools.map(|tool| (tool.server().into(), Arc::clone(&tool.spec().name))).collect()
     }
+}
+
+/// Returns whether a server has more tools than every request may have.
+fn has_too_many<'a>(tools: impl Iterator<Item = &'a ServerTool> + Clone) -> bool {
+    let most = ServerLimits::default().tools;
+    let bytes: u64 = tools.clone().map(|tool| tool.spec().request_bytes()).sum();
+    tools.count() > most.count || bytes > most.bytes as u64
 }
 
 /// Returns the tools of servers, as tools like all others.
@@ -189,6 +197,7 @@ pub(super) fn server_spec(
             enabled: server.enabled_tools.clone(),
             disabled: server.disabled_tools.clone(),
         },
+        may_defer: server.defer != DeferMode::Never,
         necessity: if server.required { Necessity::Required } else { Necessity::Optional },
     })
 }
@@ -230,7 +239,7 @@ fn client_credentials(
 }
 
 /// A tool of a server, and the user who answers its questions.
-struct McpTool(mcp::ServerTool, Arc<dyn Confirmer>);
+struct McpTool(ServerTool, Arc<dyn Confirmer>);
 
 impl Tool for McpTool {
     fn spec(&self) -> &ToolSpec {

@@ -35,7 +35,7 @@ pub use error::{RpcError, ServerError, ServerProblem};
 pub use servers::{McpServers, ServerInstructions, ServerStart};
 pub use settings::{
     ClientCredentials, Necessity, SecretSource, ServerLimits, ServerSetup, ServerSpec,
-    ServerTransport, ToolFilter,
+    ServerTransport, ToolFilter, ToolLimits,
 };
 pub use tool::ServerTool;
 pub use tool_description::ToolHints;

@@ -164,8 +164,7 @@ fn start_server(server: &McpServer, cancel: &CancellationToken) -> Result<Starte
         server.stop(Some(wait.remaining()));
     }
     let (listed, instructions) = listed?;
-    let (tools, mut omissions) =
-        tool_description::select_tools(listed.tools, &server.spec.tools, caps);
+    let (tools, mut omissions) = tool_description::select_tools(listed.tools, &server.spec, caps);
     omissions.extend(listed.truncated);
     Ok(StartedServer { tools, omissions, instructions })
 }

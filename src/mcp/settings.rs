@@ -21,6 +21,8 @@ pub struct ServerSpec {
     pub timeout: Duration,
     /// The tools to use.
     pub tools: ToolFilter,
+    /// Whether requests may leave its tools out, so that it can have more.
+    pub may_defer: bool,
     /// Whether a run needs it.
     pub necessity: Necessity,
 }
@@ -119,10 +121,10 @@ pub struct ServerLimits {
     pub invalid_lines: usize,
     /// Bytes of a result, as shown to the model.
     pub result_bytes: usize,
-    /// The number of tools.
-    pub tools: usize,
-    /// Bytes of all descriptions of tools, which are part of every model request.
-    pub list_bytes: usize,
+    /// The tools that are part of every model request.
+    pub tools: ToolLimits,
+    /// The tools that requests may leave out.
+    pub deferrable_tools: ToolLimits,
     /// Pages of the list of tools.
     pub pages: usize,
     /// Bytes of a tool's description.
@@ -131,6 +133,15 @@ pub struct ServerLimits {
     pub schema_bytes: usize,
     /// Bytes of its usage instructions.
     pub instruction_bytes: usize,
+}
+
+/// Limits of the list of a server's tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolLimits {
+    /// The number of tools.
+    pub count: usize,
+    /// Bytes of all names, descriptions and schemas.
+    pub bytes: usize,
 }
 
 impl ServerSetup {
@@ -155,8 +166,8 @@ impl Default for ServerLimits {
             message_bytes: 16 << 20,
             invalid_lines: 1_000,
             result_bytes: 1 << 20,
-            tools: 256,
-            list_bytes: 256 << 10,
+            tools: ToolLimits { count: 256, bytes: 256 << 10 },
+            deferrable_tools: ToolLimits { count: 4_096, bytes: 4 << 20 },
             pages: 100,
             description_bytes: 4 << 10,
             schema_bytes: 64 << 10,

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::http::{self, MirroredArgument};
-use super::settings::{ServerLimits, ToolFilter};
+use super::settings::{ServerLimits, ServerSpec, ToolFilter, ToolLimits};
 use crate::types::{Digest, strip_terminal_codes};
 
 /// A tool as a server describes it.
@@ -49,14 +49,15 @@ const MAX_NAMED: usize = 3;
 /// Returns the tools to use, in order, and notes about the others.
 pub(super) fn select_tools(
     items: Vec<Value>,
-    filter: &ToolFilter,
+    spec: &ServerSpec,
     caps: &ServerLimits,
 ) -> (Vec<ListedTool>, Vec<String>) {
+    let most = if spec.may_defer { caps.deferrable_tools } else { caps.tools };
     let (mut tools, mut refused, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     let (mut size, mut surplus) = (0, 0);
     for item in items {
         let name = item.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-        if !name.is_empty() && !filter.allows(&name) {
+        if !name.is_empty() && !spec.tools.allows(&name) {
             continue;
         }
         match ListedTool::parse(item, &name, caps) {
@@ -64,9 +65,7 @@ pub(super) fn select_tools(
             Ok(_) if seen.contains(&name) => refused.push((name, "its name occurs twice".into())),
             // The first tool that does not fit ends the list: tools are not selected by size.
             Ok(tool)
-                if surplus > 0
-                    || tools.len() == caps.tools
-                    || size + tool.size() > caps.list_bytes =>
+                if surplus > 0 || tools.len() == most.count || size + tool.size() > most.bytes =>
             {
                 surplus += 1;
             }
@@ -80,9 +79,17 @@ pub(super) fn select_tools(
     let mut notes = Vec::new();
     if surplus > 0 {
         let used = tools.len();
+        let ToolLimits { count, bytes } = most;
+        let limits = format!("{count} tools with descriptions and schemas of {} KiB", bytes >> 10);
+        let (limits, hint) = match spec.may_defer {
+            true => (format!("a server may have {limits}"), ""),
+            false => (
+                format!("all of them go into every request, and a server may then have {limits}"),
+                ", or set `defer` to \"auto\" or true",
+            ),
+        };
         notes.push(format!(
-            "only the first {used} tools are used and {surplus} are left out, since all of them go into every request; \
-             choose with `enabled_tools`"
+            "only the first {used} tools are used and {surplus} are left out: {limits}; choose with `enabled_tools`{hint}"
         ));
     }
     if !refused.is_empty() {
@@ -187,16 +194,34 @@ impl ToolHints {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
+    use super::super::settings::{Necessity, ServerTransport, ToolFilter};
     use super::*;
 
     fn tool(name: &str) -> Value {
         json!({ "name": name, "description": "d", "inputSchema": { "type": "object" } })
     }
 
+    fn spec(tools: ToolFilter) -> ServerSpec {
+        ServerSpec {
+            name: "s".to_owned(),
+            transport: ServerTransport::Stdio {
+                command: String::new(),
+                args: Vec::new(),
+                env: Vec::new(),
+            },
+            timeout: Duration::from_secs(1),
+            tools,
+            may_defer: false,
+            necessity: Necessity::Optional,
+        }
+    }
+
     fn names(items: Vec<Value>, caps: &ServerLimits) -> (Vec<String>, Vec<String>) {
-        let (tools, notes) = select_tools(items, &ToolFilter::default(), caps);
+        let (tools, notes) = select_tools(items, &spec(ToolFilter::default()), caps);
         (tools.into_iter().map(|tool| tool.remote).collect(), notes)
     }
 
@@ -229,7 +254,8 @@ mod tests {
         let mut tool = tool("a");
         tool["inputSchema"]["$schema"] = "http://json-schema.org/draft-07/schema#".into();
         let schema = tool["inputSchema"].clone();
-        let (tools, _) = select_tools(vec![tool], &ToolFilter::default(), &ServerLimits::default());
+        let spec = spec(ToolFilter::default());
+        let (tools, _) = select_tools(vec![tool], &spec, &ServerLimits::default());
         assert_eq!(tools[0].schema, schema);
     }
 
@@ -251,16 +277,36 @@ mod tests {
         assert!(notes[0].contains("38 are left out"), "{notes:?}");
         let mut wordy = tool("wordy");
         wordy["description"] = "é".repeat(5 << 20).into();
-        let (tools, _) =
-            select_tools(vec![wordy], &ToolFilter::default(), &ServerLimits::default());
+        let spec = spec(ToolFilter::default());
+        let (tools, _) = select_tools(vec![wordy], &spec, &ServerLimits::default());
         assert_eq!(tools[0].description.len(), (4 << 10) + "…".len());
+    }
+
+    /// Fault M10.
+    #[test]
+    fn tools_that_requests_may_leave_out_have_a_higher_limit() {
+        let items: Vec<Value> = (0..5_000).map(|n| tool(&format!("t{n}"))).collect();
+        let select = |may_defer| {
+            let spec = ServerSpec { may_defer, ..spec(ToolFilter::default()) };
+            let (tools, notes) = select_tools(items.clone(), &spec, &ServerLimits::default());
+            (tools.len(), notes.concat())
+        };
+        let (count, note) = select(false);
+        assert!(
+            count == 256 && note.contains("every request") && note.contains("`defer`"),
+            "{note}"
+        );
+        let (count, note) = select(true);
+        assert!(count == 4_096 && !note.contains("every request"), "{note}");
+        assert!(note.contains("904 are left out: a server may have 4096 tools"), "{note}");
     }
 
     #[test]
     fn a_filtered_tool_does_not_count() {
         let filter = ToolFilter { enabled: Some(vec!["b*".to_owned()]), disabled: Vec::new() };
-        let caps = ServerLimits { tools: 1, ..ServerLimits::default() };
-        let (tools, notes) = select_tools(vec![tool("a"), tool("b1")], &filter, &caps);
+        let tools = ToolLimits { count: 1, ..ServerLimits::default().tools };
+        let caps = ServerLimits { tools, ..ServerLimits::default() };
+        let (tools, notes) = select_tools(vec![tool("a"), tool("b1")], &spec(filter), &caps);
         assert_eq!((tools[0].remote.as_str(), notes.len()), ("b1", 0));
     }
 

@@ -1,5 +1,6 @@
 //! The registry of tools.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -109,9 +110,10 @@ impl ToolRegistry {
     /// Returns the registry with those of these tools deferred that the agent may use. Requests have `search_tools` and
     /// `call_tool` in their place.
     pub fn with_deferred(mut self, names: &[(Arc<str>, Arc<str>)]) -> Self {
+        let specs = self.tools.iter().rev().map(|tool| (&tool.spec().name, tool.spec()));
+        let specs: HashMap<&Arc<str>, &ToolSpec> = specs.collect();
         let deferred = names.iter().filter_map(|(server, name)| {
-            let spec = self.tools.iter().map(|tool| tool.spec()).find(|spec| spec.name == *name)?;
-            let (server, spec) = (Arc::clone(server), spec.clone());
+            let (server, spec) = (Arc::clone(server), (*specs.get(name)?).clone());
             self.settings.allows(name).then_some(DeferredTool { server, spec })
         });
         self.deferred = deferred.collect();
@@ -137,7 +139,9 @@ impl ToolRegistry {
     }
 
     fn list_specs(&mut self) {
-        let is_deferred = |name: &str| self.deferred.iter().any(|tool| *tool.spec.name == *name);
+        let deferred = self.deferred.iter().map(|tool| &*tool.spec.name);
+        let deferred: HashSet<&str> = deferred.collect();
+        let is_deferred = |name: &str| deferred.contains(name);
         let specs = self.tools.iter().map(|tool| tool.spec());
         let specs = specs.filter(|spec| self.allows(&spec.name) && !is_deferred(&spec.name));
         self.specs = specs.cloned().collect();

@@ -69,7 +69,7 @@ section! {
         disabled_tools: Vec<String> = default(Vec::new()),
         /// Whether requests leave out its tools, which the model then finds with `search_tools` and calls with
         /// `call_tool`: true, false, or "auto", which does so once the tools of all servers take more than a tenth of
-        /// the context window.
+        /// the context window, or those of the server are too many for a request.
         defer: DeferMode = default(DeferMode::Auto),
         /// Whether a run fails if the server is not available.
         required: bool = default(false),

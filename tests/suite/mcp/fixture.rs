@@ -74,6 +74,7 @@ impl McpFixture {
             },
             timeout: Duration::from_secs(10),
             tools: ToolFilter::default(),
+            may_defer: false,
             necessity: Necessity::Optional,
         }
     }
@@ -89,6 +90,7 @@ impl McpFixture {
             },
             timeout: Duration::from_secs(10),
             tools: ToolFilter::default(),
+            may_defer: false,
             necessity: Necessity::Optional,
         }
     }

@@ -133,6 +133,20 @@ fn many_tools_are_deferred_in_a_small_window() {
     assert!(!is_deferred("context.max_context_tokens=200000"));
 }
 
+#[test]
+fn a_server_with_more_tools_than_a_request_may_have_is_deferred() {
+    let window = ["--set", "context.max_context_tokens=1000000"];
+    let calls = [("search_tools", r#"{"query":"mcp_s_t299"}"#)];
+    let (ran, requests) = run(&world(&stdio("s", "many")), &calls, &window);
+    assert!(ran.code == 0 && !ran.err.contains("left out"), "{}", ran.err);
+    assert!(has(&requests[0], "search_tools") && !has(&requests[0], "mcp_s_t0"));
+    assert!(last_text(&requests[1]).starts_with("mcp_s_t299: "), "{}", last_text(&requests[1]));
+    let never = world(&format!("{}defer = false\n", stdio("s", "many")));
+    let (ran, requests) = run(&never, &[], &window);
+    assert!(has(&requests[0], "mcp_s_t255") && !has(&requests[0], "mcp_s_t256"));
+    assert!(ran.err.contains("44 are left out: all of them go into every request"), "{}", ran.err);
+}
+
 /// The tools are a part of the prompt that the provider has cached.
 #[test]
 fn a_resumed_session_has_the_tools_that_it_had() {

@@ -84,6 +84,10 @@ fn serve() {
                 let name = message["params"]["cursor"].as_str().unwrap_or("first");
                 reply(id, &json!({ "tools": [tool(name, &json!({}))], "nextCursor": "second" }));
             }
+            "tools/list" if is("many") => {
+                let tools = (0..300).map(|n| tool(&format!("t{n}"), &json!({})));
+                reply(id, &json!({ "tools": tools.collect::<Vec<Value>>() }));
+            }
             "tools/list" if is("changed") => reply(id, &json!({ "tools": [] })),
             "tools/list" => {
                 let idempotent = json!({ "idempotentHint": true, "readOnlyHint": false });
