@@ -1,6 +1,7 @@
 //! Checks the rules of the user against the user's own examples.
 
 use super::error::AppError;
+use super::resolved_model::known_models;
 use super::subagents::DISPATCH;
 use super::{configured_hooks, configured_tools};
 use crate::config::{Config, ConfigError, ConfigProblem, ExpectedDecision};
@@ -9,8 +10,8 @@ use crate::tools::{ExecutionMode, describe};
 use crate::types::{ConfirmMode, Decision};
 
 /// Checks what needs the tools: rules, patterns and expressions, and that each example of
-/// `permissions.examples` is decided as it says, where no mode says otherwise; and what only a shell would find out, the
-/// commands of hooks.
+/// `permissions.examples` is decided as it says, where no mode says otherwise; what only a shell would find out, the
+/// commands of hooks; and the models that the configuration defines.
 ///
 /// # Errors
 ///
@@ -26,8 +27,9 @@ pub fn check_config(config: &Config) -> Result<(), AppError> {
         let what = check_example(&policy, call, *decision)?;
         Some(config.problem_with(&format!("permissions.examples.{call}"), what))
     });
-    let problems: Vec<ConfigProblem> =
+    let mut problems: Vec<ConfigProblem> =
         mistaken.chain(configured_hooks::invalid_commands(config)).collect();
+    problems.extend(known_models(config)?.problems);
     if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }.into()) }
 }
 

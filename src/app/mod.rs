@@ -54,7 +54,9 @@ pub use error::AppError;
 pub use function_tool::FunctionTool;
 pub use probe::{ProbeScope, ServerFinding, ServerProbe, probe_model, probe_servers};
 pub use process_env::ProcessEnv;
-pub use resolved_model::{KnownModel, ModelWrapper, ResolvedModel, available_models, known_models};
+pub use resolved_model::{
+    KnownModel, KnownModels, ModelWrapper, ResolvedModel, available_models, known_models,
+};
 pub use run::FinishedRun;
 pub use run_environment::{PortsOverride, RunEnvironment, SubagentClock};
 pub use run_interrupts::RunInterrupts;

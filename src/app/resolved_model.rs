@@ -9,8 +9,8 @@ use super::error::AppError;
 use super::process_env::ProcessEnv;
 use super::secrets::collect_secrets;
 use crate::config::{
-    Config, ConfigName, EvaluationMode, LlmConfig, ModelConfig, ModelLimits, ModelName,
-    OriginSource, Settings, UnknownPricePolicy, model_rules,
+    Config, ConfigName, ConfigProblem, EvaluationMode, LlmConfig, ModelConfig, ModelLimits,
+    ModelName, OriginSource, ProblemKind, Settings, UnknownPricePolicy, ValueOrigin, model_rules,
 };
 use crate::llm::model_table::{EffortError, ModelFacts, ModelInfo, ModelTable};
 use crate::llm::scripted::{Script, ScriptPosition, ScriptedModel};
@@ -72,27 +72,65 @@ pub struct KnownModel {
     pub info: ModelInfo,
 }
 
-/// Returns the models that the configuration defines, those of the model table, and the table.
+/// The models that can be named.
+#[derive(Clone, Debug)]
+pub struct KnownModels {
+    /// Those that the configuration defines, and those of the model table.
+    pub models: Vec<KnownModel>,
+    /// The model table.
+    pub table: ModelTable,
+    /// What is wrong with other definitions of the configuration.
+    pub problems: Vec<ConfigProblem>,
+}
+
+/// Returns the models that can be named.
 ///
 /// # Errors
 ///
-/// Fails for an invalid table or definition.
-pub fn known_models(config: &Config) -> Result<(Vec<KnownModel>, ModelTable), AppError> {
+/// Fails for an invalid table.
+pub fn known_models(config: &Config) -> Result<KnownModels, AppError> {
     let table = model_table(config)?;
-    let mut models = Vec::new();
+    let (mut models, mut problems) = (Vec::new(), Vec::new());
     for (name, own) in &config.settings.models {
-        let spec = defined_spec(name.as_str(), own, config, &table)?;
-        let table = table.clone().with_model(&spec, facts(own))?;
-        let info = table.lookup(&spec).cloned();
-        let defined_as = Some(name.to_string());
-        models.extend(info.map(|info| KnownModel { defined_as, name: spec.to_string(), info }));
+        match defined_model(name, own, config, &table) {
+            Ok(model) => models.extend(model),
+            Err(error) => problems.push(definition_problem(name.as_str(), &error, config)),
+        }
     }
     models.extend(table.rows().iter().map(|info| KnownModel {
         defined_as: None,
         name: format!("{}/{}", info.provider.name(), info.id),
         info: info.clone(),
     }));
-    Ok((models, table))
+    Ok(KnownModels { models, table, problems })
+}
+
+/// Returns the problem of a definition, at its model or the first of its other keys.
+fn definition_problem(name: &str, error: &AppError, config: &Config) -> ConfigProblem {
+    let path = format!("models.{name}.");
+    let keys = config.effective_values.iter();
+    let mut set = keys.filter(|shown| shown.key.starts_with(&path) && shown.value().is_some());
+    let named = set.clone().find(|shown| shown.key[path.len()..] == *"model");
+    let origin = named.or_else(|| set.next()).map(|shown| shown.origin.clone());
+    let what = match error {
+        AppError::IncompleteModel(_) => error.to_string(),
+        _ => format!("`models.{name}`: {error}"),
+    };
+    ConfigProblem { origin: origin.unwrap_or(ValueOrigin::DEFAULT), kind: ProblemKind::Other(what) }
+}
+
+/// Returns the model of a definition; `None` for a script.
+fn defined_model(
+    name: &ConfigName,
+    own: &ModelConfig,
+    config: &Config,
+    table: &ModelTable,
+) -> Result<Option<KnownModel>, AppError> {
+    let spec = defined_spec(name.as_str(), own, config, table)?;
+    let table = table.clone().with_model(&spec, facts(own))?;
+    let info = table.lookup(&spec).cloned();
+    let defined_as = Some(name.to_string());
+    Ok(info.map(|info| KnownModel { defined_as, name: spec.to_string(), info }))
 }
 
 /// Requests the models that the key of a provider gives access to, with what the table knows of them. Without a provider it is
@@ -395,9 +433,11 @@ impl ResolvedModel {
         let table = model_table(config)?;
         let own = ConfigName::parse(name.as_str()).and_then(|name| settings.models.get(&name));
         let (spec, table) = if let Some(own) = own {
-            let spec = defined_spec(name.as_str(), own, config, &table)?;
-            let table = table.with_model(&spec, facts(own))?;
-            (spec, table)
+            let defined = defined_spec(name.as_str(), own, config, &table).and_then(|spec| {
+                let table = table.with_model(&spec, facts(own))?;
+                Ok((spec, table))
+            });
+            defined.map_err(|error| definition_problem(name.as_str(), &error, config))?
         } else {
             let has_address = settings.llm.api_base.is_some();
             (ModelSpec::parse(name.as_str(), &table, has_address)?, table)

@@ -1,6 +1,6 @@
 //! `architect models`: lists the models that can be named.
 
-use architect::app::{KnownModel, ProcessEnv, available_models, known_models};
+use architect::app::{KnownModel, KnownModels, ProcessEnv, available_models, known_models};
 use architect::llm::model_table::ModelTable;
 use architect::llm::{Provider, provider_names};
 use architect::types::{Effort, Price, Tokens};
@@ -14,7 +14,10 @@ use crate::cli::{config_options, output};
 
 pub(crate) fn run(args: &ModelsArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let config = config_options::load_settings(&args.settings, world)?;
-    let (models, known) = known_models(&config)?;
+    let KnownModels { models, table: known, problems } = known_models(&config)?;
+    for problem in problems {
+        log::warn!("{problem}");
+    }
     let provider = args.provider.as_deref().and_then(Provider::from_name);
     if let (Some(name), None) = (args.provider.as_deref(), provider) {
         let known = provider_names();

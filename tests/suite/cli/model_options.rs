@@ -174,3 +174,25 @@ fn a_model_of_the_user_has_its_address_key_price_and_efforts() {
     let notice = "unknown provider 'foo'\n  known providers: openai, ";
     assert!(unknown.code == 3 && unknown.err.contains(notice), "{}", unknown.err);
 }
+
+#[test]
+fn a_wrong_definition_of_a_model_is_named_and_hides_no_other() {
+    let fixture = CliFixture::new();
+    fixture.write(
+        "own.toml",
+        "[models.good]\nmodel = \"openai-chat/m1\"\n[models.bad]\nmodel = \"nowhere/m\"\n\
+         [models.empty]\nwindow = 50000\n",
+    );
+    let run = |args: &[&str]| fixture.run(&[args, &["--config", "own.toml"]].concat());
+    let listed = run(&["models"]);
+    assert_eq!(listed.code, 0, "{}", listed.err);
+    assert!(listed.out.contains("good (openai-chat/m1)") && listed.out.contains("openai/gpt-5.5"));
+    for shown in [listed, run(&["config", "check"])] {
+        let expected = "own.toml:4:9: `models.bad`: unknown provider 'nowhere' in 'nowhere/m'";
+        assert!(shown.err.contains(expected), "{}", shown.err);
+        assert!(shown.err.contains("own.toml:6:10: models.empty has no `model`"), "{}", shown.err);
+    }
+    assert_eq!(run(&["config", "check"]).code, 3);
+    let started = run(&["run", "Do it.", "--model", "bad"]);
+    assert!(started.code == 3 && started.err.contains("`models.bad`: unknown provider"));
+}
