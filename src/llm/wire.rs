@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::decode::{DecodedReply, DeltaBuffer, TextField};
 use super::encode::MessageWriter;
 use super::schema;
-use crate::net::sse::SseEvent;
+use crate::net::sse::{MAX_EVENT_BYTES, SseEvent};
 use crate::net::{HeaderName, header};
 use crate::port::ToolSpec;
 use crate::types::{
@@ -145,6 +145,11 @@ pub(super) trait Wire: Encode + Send + Sync {
     /// Returns how a streamed reply is divided into events.
     fn framing(&self) -> StreamFraming {
         StreamFraming::Sse
+    }
+
+    /// Returns the length limit of a server-sent event in bytes.
+    fn max_event_bytes(&self) -> usize {
+        MAX_EVENT_BYTES
     }
 
     /// Returns a reader for a reply.

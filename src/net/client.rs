@@ -72,8 +72,8 @@ pub struct HttpResponse {
     has_reused: Arc<AtomicBool>,
 }
 
-/// The size limit of a response.
-const MAX_RESPONSE_BYTES: u64 = 64 << 20;
+/// The size limit of a response in bytes.
+pub const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
 /// The size of a buffer, four times that of a TLS record. The head of a response has to fit into it.
 const BUFFER_SIZE: usize = 64 << 10;

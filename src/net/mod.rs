@@ -20,7 +20,7 @@ pub mod sse;
 mod timed_transport;
 
 pub use body::RequestBody;
-pub use client::{HttpClient, HttpRequest, HttpResponse, Method};
+pub use client::{HttpClient, HttpRequest, HttpResponse, MAX_RESPONSE_BYTES, Method};
 pub use endpoint::{Endpoint, EndpointError};
 pub(crate) use error::Result;
 pub use error::{ExchangePhase, NetError};

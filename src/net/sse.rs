@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// The length limit of a line, and of the data of an event, in bytes.
+/// The default length limit of a line, and of the data of an event, in bytes.
 pub const MAX_EVENT_BYTES: usize = 8 << 20;
 
 /// The size of the largest buffer that is kept for the next line or event, in bytes.
@@ -27,17 +27,22 @@ pub struct SseEvent<'a> {
 /// An invalid stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SseError {
-    /// A line, or the data of an event, is longer than [`MAX_EVENT_BYTES`].
-    #[error("the stream has an event of more than {} MiB", MAX_EVENT_BYTES >> 20)]
-    TooLong,
+    /// A line, or the data of an event, is longer than the limit.
+    #[error("the stream has an event of more than {} MiB", limit >> 20)]
+    TooLong {
+        /// The limit in bytes.
+        limit: usize,
+    },
     /// A line is not UTF-8.
     #[error("the stream is not UTF-8")]
     NotUtf8,
 }
 
 /// Parses a stream in chunks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SseParser {
+    /// The length limit of a line, and of the data of an event, in bytes.
+    limit: usize,
     /// The incomplete line at the end.
     line: Vec<u8>,
     name: String,
@@ -50,12 +55,33 @@ pub struct SseParser {
     is_after_cr: bool,
 }
 
+impl Default for SseParser {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 impl SseParser {
-    /// Returns a parser for a new stream.
+    /// Returns a parser for a new stream, whose events have at most [`MAX_EVENT_BYTES`].
     pub fn new() -> Self {
-        Self::default()
+        Self::with_limit(MAX_EVENT_BYTES)
+    }
+
+    /// Returns a parser for a new stream, whose events have at most this many bytes.
+    pub fn with_limit(limit: usize) -> Self {
+        Self {
+            limit,
+            line: Vec::new(),
+            name: String::new(),
+            data: String::new(),
+            has_data: false,
+            id: String::new(),
+            retry: None,
+            has_begun: false,
+            is_after_cr: false,
+        }
     }
 
     /// Returns the last event id, from which the stream can be resumed.
@@ -111,8 +137,8 @@ impl SseParser {
     }
 
     fn buffer(&mut self, piece: &[u8]) -> Result<(), SseError> {
-        if self.line.len() + piece.len() > MAX_EVENT_BYTES {
-            return Err(SseError::TooLong);
+        if self.line.len() + piece.len() > self.limit {
+            return Err(SseError::TooLong { limit: self.limit });
         }
         self.line.extend_from_slice(piece);
         Ok(())
@@ -134,8 +160,8 @@ impl SseParser {
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
             "data" => {
-                if self.data.len() + value.len() >= MAX_EVENT_BYTES {
-                    return Err(SseError::TooLong.into());
+                if self.data.len() + value.len() >= self.limit {
+                    return Err(SseError::TooLong { limit: self.limit }.into());
                 }
                 if std::mem::replace(&mut self.has_data, true) {
                     self.data.push('\n');
@@ -157,8 +183,8 @@ impl SseParser {
     fn long_data(&mut self, line: Vec<u8>) -> Result<(), SseError> {
         let mut line = String::from_utf8(line).map_err(|_| SseError::NotUtf8)?;
         let name = if line.starts_with("data: ") { "data: " } else { "data:" };
-        if line.len() - name.len() >= MAX_EVENT_BYTES {
-            return Err(SseError::TooLong);
+        if line.len() - name.len() >= self.limit {
+            return Err(SseError::TooLong { limit: self.limit });
         }
         line.drain(..name.len());
         (self.data, self.has_data, self.has_begun) = (line, true, true);
@@ -277,9 +303,20 @@ mod tests {
     fn an_endless_line_fails_at_the_limit() {
         let piece = vec![b'x'; 1 << 20];
         let pieces = vec![piece.as_slice(); 9];
-        assert_eq!(read(&pieces), Err(SseError::TooLong));
+        assert_eq!(read(&pieces), Err(SseError::TooLong { limit: MAX_EVENT_BYTES }));
         let line = [b"data: ".as_slice(), &piece, b"\n"].concat();
-        assert_eq!(read(&[line.as_slice(); 9]), Err(SseError::TooLong));
+        assert_eq!(read(&[line.as_slice(); 9]), Err(SseError::TooLong { limit: MAX_EVENT_BYTES }));
+        let mut parser = SseParser::with_limit(9 << 20);
+        let mut length = 0;
+        let whole = [b"data: ".as_slice(), &vec![b'x'; (9 << 20) - 10], b"\n\n"].concat();
+        for piece in whole.chunks(16 << 10) {
+            let sink = |event: SseEvent<'_>| {
+                length = event.data.len();
+                Ok::<_, SseError>(())
+            };
+            parser.push(piece, sink).unwrap();
+        }
+        assert_eq!(length, (9 << 20) - 10);
     }
 
     proptest! {

@@ -217,7 +217,7 @@ impl PreparedModelCall {
             0 if wire.framing() == StreamFraming::Amazon => {
                 events(StreamParser::Amazon(EventStreamParser::new()))
             }
-            _ => events(StreamParser::Sse(SseParser::new())),
+            _ => events(StreamParser::Sse(SseParser::with_limit(wire.max_event_bytes()))),
         }
     }
 

@@ -8,6 +8,7 @@ mod item;
 use std::sync::Arc;
 
 use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup, path_or_default};
+use crate::net::MAX_RESPONSE_BYTES;
 
 /// OpenAI Responses.
 pub(super) static FORMAT: ApiFormat = ApiFormat {
@@ -24,5 +25,11 @@ struct Responses(WireSetup);
 impl Wire for Responses {
     fn reader(&self) -> Box<dyn ReplyReader> {
         Box::new(decode::Reader::default())
+    }
+
+    /// The last event repeats the whole reply, so that it can be as long as a response.
+    #[allow(clippy::cast_possible_truncation)] // it fits
+    fn max_event_bytes(&self) -> usize {
+        MAX_RESPONSE_BYTES as usize
     }
 }
