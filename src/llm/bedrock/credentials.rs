@@ -34,6 +34,14 @@ pub enum CredentialsError {
     /// There are none.
     #[error("there are no AWS keys in the environment, and none in the profile '{0}'")]
     Missing(String),
+    /// The environment has one part of the keys only.
+    #[error("the AWS keys in the environment are incomplete: {set} is set, and {missing} is not")]
+    Incomplete {
+        /// The variable that is set.
+        set: &'static str,
+        /// The variable that is not.
+        missing: &'static str,
+    },
     /// A key is invalid.
     #[error("the value of {name} {cause}")]
     Invalid {
@@ -105,13 +113,25 @@ impl CredentialsSource {
     ) -> Result<Self, CredentialsError> {
         let names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
         let [id, secret, token] = names.map(env);
+        let is_set = |text: &Option<String>| text.as_ref().is_some_and(|it| !it.trim().is_empty());
+        let incomplete = match (is_set(&id), is_set(&secret)) {
+            (true, false) => Some((names[0], names[1])),
+            (false, true) => Some((names[1], names[0])),
+            _ => None,
+        };
         if let Some(credentials) = Credentials::new(id, secret, token) {
             return Ok(Self::Environment(credentials?));
         }
         let files = ProfileFiles::from_env(env);
         let profile = files.read();
         if !profile.contains_key("credential_process") {
-            static_credentials(&files, &profile)?;
+            let found = static_credentials(&files, &profile);
+            found.map_err(|error| match (error, incomplete) {
+                (CredentialsError::Missing(_), Some((set, missing))) => {
+                    CredentialsError::Incomplete { set, missing }
+                }
+                (error, _) => error,
+            })?;
         }
         Ok(Self::Profile(files))
     }
@@ -251,6 +271,18 @@ mod tests {
         let found = loaded(&|name| env(name).filter(|_| name != "AWS_SECRET_ACCESS_KEY"));
         assert_eq!(found.access_key_id, "AKID");
         assert_eq!(found.session_token.unwrap().expose(), "t0");
+    }
+
+    #[test]
+    fn half_of_the_keys_is_reported_with_the_other_half() {
+        for (set, missing) in [
+            ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+            ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"),
+        ] {
+            let env = |name: &str| (name == set).then(|| "canary".to_owned());
+            let error = CredentialsSource::from_env(&env).unwrap_err();
+            assert_eq!(error, CredentialsError::Incomplete { set, missing });
+        }
     }
 
     #[test]
