@@ -22,7 +22,9 @@ use crate::machine::CallPurpose;
 use crate::port::{Model, ModelCall, ModelRequest, WallClock};
 use crate::runner::SystemClock;
 use crate::tools::DeferredToolsModel;
-use crate::types::{ContextLimits, Effort, Fault, ImageBudget, RunRules, Tokens, did_you_mean};
+use crate::types::{
+    ContextLimits, Effort, Fault, ImageBudget, OutputField, RunRules, Tokens, did_you_mean,
+};
 use crate::workspace::image::ImageLimits;
 
 /// The chosen model, with its limits.
@@ -40,6 +42,8 @@ pub struct ResolvedModel {
     /// Whether `llm.api_base`, the key of `llm`, `llm.options` and `llm.headers` are for another provider. Of the same
     /// provider, they are only for models of the same origin.
     is_of_other_provider: bool,
+    /// The field for the output limit, if the user has defined the model with one.
+    output_field: Option<OutputField>,
     /// Whether the effort of the configuration is for another model.
     has_default_effort: bool,
     /// The model of summaries, if it is another one.
@@ -468,7 +472,8 @@ impl ResolvedModel {
                 command: command.clone(),
             }),
         });
-        Self { address, ..chosen }.with_known_price(config)
+        let output_field = own.and_then(|own| own.output_field);
+        Self { address, output_field, ..chosen }.with_known_price(config)
     }
 
     /// Returns the model, if it has a price or needs none.
@@ -506,6 +511,7 @@ impl ResolvedModel {
             wrapper: None,
             address: ModelAddress::default(),
             is_of_other_provider: false,
+            output_field: None,
             has_default_effort: false,
             summarizer: None,
             evaluator: None,
@@ -684,6 +690,7 @@ impl ResolvedModel {
             idle_timeout: llm.idle_timeout.into(),
             clock: Some(WallClock::new(Arc::new(SystemClock::start()))),
             effort: self.effort(config),
+            output_field: self.output_field,
             options: common.options,
             headers: common.headers,
             ..ModelConnectionSettings::default()

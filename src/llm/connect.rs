@@ -26,7 +26,7 @@ use crate::net::{
     HttpTimeouts, NetError, Secret, SecretError, Secrets, header,
 };
 use crate::port::{CancellationToken, Model, WallClock};
-use crate::types::{Effort, Fault};
+use crate::types::{Effort, Fault, OutputField};
 
 /// How to connect to a model.
 #[derive(Clone, Debug)]
@@ -69,6 +69,8 @@ pub struct ModelConnectionSettings {
     pub options: Arc<Map<String, Value>>,
     /// How much the model is to reason.
     pub effort: Option<Effort>,
+    /// The field for the output limit, with Chat Completions; `None` for that of the server.
+    pub output_field: Option<OutputField>,
     /// More headers for each request. Those of the API format take precedence, and lists of values are joined.
     pub headers: Vec<(String, String)>,
 }
@@ -190,6 +192,7 @@ impl Default for ModelConnectionSettings {
             clock: None,
             options: Arc::default(),
             effort: None,
+            output_field: None,
             headers: Vec::new(),
         }
     }
@@ -343,6 +346,7 @@ fn build_target(
         uses_cache: settings.prompt_caching,
         cache_key: settings.cache_key.clone().filter(|_| settings.prompt_caching),
         max_output: table.lookup(model).and_then(|info| info.max_output),
+        output_field: settings.output_field,
         takes_images: table.lookup(model).is_some_and(ModelInfo::takes_images),
         options: Arc::clone(&settings.options),
         effort: effort_setting(model, settings, table)?,
@@ -351,11 +355,7 @@ fn build_target(
     let request_settings = RequestSettings::new(&setup).to_json();
     let wire = (provider.format.wire)(setup);
     let mut headers = HeaderMap::new();
-    let accept = match (settings.stream, wire.framing()) {
-        (false, _) => "application/json",
-        (true, StreamFraming::Sse) => "text/event-stream",
-        (true, StreamFraming::Amazon) => "application/vnd.amazon.eventstream",
-    };
+    let accept = accepted_type(settings.stream, wire.framing());
     headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in &settings.headers {
@@ -430,6 +430,15 @@ fn build_target(
         settings: request_settings,
         wire,
     })
+}
+
+/// Returns the media type of a reply.
+fn accepted_type(is_streaming: bool, framing: StreamFraming) -> &'static str {
+    match (is_streaming, framing) {
+        (false, _) => "application/json",
+        (true, StreamFraming::Sse) => "text/event-stream",
+        (true, StreamFraming::Amazon) => "application/vnd.amazon.eventstream",
+    }
 }
 
 /// Returns how much a model is to reason.

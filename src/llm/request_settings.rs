@@ -12,7 +12,7 @@ use super::provider::Provider;
 use super::wire::{EffortSetting, WireSetup};
 use crate::net::{HeaderMap, HttpRequest, NetError, Secrets};
 use crate::port::{CancellationToken, Model};
-use crate::types::{Effort, Tokens};
+use crate::types::{Effort, OutputField, Tokens};
 
 /// The version of the encoding. It is increased when the same request is encoded to other bytes than before.
 const ENCODING: u32 = 1;
@@ -32,6 +32,8 @@ pub(super) struct RequestSettings {
     cache_key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_output: Option<Tokens>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    output_field: Option<OutputField>,
     #[serde(rename = "images")]
     takes_images: bool,
     #[serde(default, skip_serializing_if = "is_empty")]
@@ -68,6 +70,7 @@ impl RequestSettings {
             uses_cache: setup.uses_cache,
             cache_key: setup.cache_key.clone(),
             max_output: setup.max_output,
+            output_field: setup.output_field,
             takes_images: setup.takes_images,
             options: Arc::clone(&setup.options),
             effort: setup.effort.as_ref().map(|setting| setting.effort),
@@ -93,6 +96,7 @@ impl RequestSettings {
             uses_cache: self.uses_cache,
             cache_key: self.cache_key,
             max_output: self.max_output,
+            output_field: self.output_field,
             takes_images: self.takes_images,
             options: self.options,
             effort: self.effort.map(|effort| EffortSetting { effort, word }),
@@ -181,7 +185,9 @@ mod tests {
     fn settings_are_read_back_as_they_were_stored() {
         let options = Arc::new(Map::from_iter([("seed".to_owned(), Value::from(7))]));
         let effort = Some(EffortSetting { effort: Effort::High, word: Some("much".to_owned()) });
-        let all = WireSetup { host: "h".to_owned(), options, effort, ..setup("gemini/a/b") };
+        let output_field = Some(OutputField::MaxCompletionTokens);
+        let host = "h".to_owned();
+        let all = WireSetup { host, output_field, options, effort, ..setup("gemini/a/b") };
         for setup in [setup("openai/m"), all] {
             let settings = RequestSettings::new(&setup);
             let read = RequestSettings::deserialize(&settings.to_json()).unwrap();

@@ -15,8 +15,8 @@ use crate::net::sse::{MAX_EVENT_BYTES, SseEvent};
 use crate::net::{HeaderName, header};
 use crate::port::ToolSpec;
 use crate::types::{
-    ConversationItem, Effort, Fault, FaultKind, Image, Reply, ReplyPart, Tokens, ToolCall,
-    ToolResult,
+    ConversationItem, Effort, Fault, FaultKind, Image, OutputField, Reply, ReplyPart, Tokens,
+    ToolCall, ToolResult,
 };
 
 /// The result of reading or sending something of a model call.
@@ -77,6 +77,8 @@ pub(super) struct WireSetup {
     pub(super) cache_key: Option<String>,
     /// The output limit of the model, if the model table has it.
     pub(super) max_output: Option<Tokens>,
+    /// The field for the output limit, with Chat Completions; `None` for that of the server.
+    pub(super) output_field: Option<OutputField>,
     /// Whether the model takes images.
     pub(super) takes_images: bool,
     /// More fields for the body of each request.

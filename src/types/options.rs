@@ -67,6 +67,16 @@ impl EffortChoice {
 }
 
 word_enum! {
+    /// The field of a request of Chat Completions that has the maximum number of tokens of the reply.
+    pub enum OutputField {
+        /// The older one, which most servers have.
+        MaxTokens = "max_tokens",
+        /// The one that newer models of OpenAI need.
+        MaxCompletionTokens = "max_completion_tokens",
+    }
+}
+
+word_enum! {
     /// Where a dispatched agent works that may change something.
     #[derive(Default)]
     pub enum Isolation {

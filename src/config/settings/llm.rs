@@ -10,7 +10,7 @@ use crate::config::key_spec::{option, switch};
 use crate::config::request_option::{RequestOption, is_header_name, is_reserved_header};
 use crate::config::settings_reader::SettingsReader;
 use crate::config::text_types::{HttpUrl, ModelName, SecretText, VariableName};
-use crate::types::{EffortChoice, TimeSpan, Tokens, word_enum};
+use crate::types::{EffortChoice, OutputField, TimeSpan, Tokens, word_enum};
 
 section! {
     /// Calls of models.
@@ -116,6 +116,9 @@ section! {
             .example("128000"),
         /// The maximum number of tokens in a reply.
         output: Option<Tokens> = optional().range(Tokens(1)..=Tokens(10_000_000)).example("16000"),
+        /// The field of a request of Chat Completions that has this maximum: `max_tokens` or `max_completion_tokens`. By
+        /// default, it depends on the server.
+        output_field: Option<OutputField> = optional().example("\"max_completion_tokens\""),
         /// The price in US dollars per million tokens: `input`, `output`, `cached_input` and `cache_write`; the last
         /// two default to `input`.
         price: BTreeMap<String, f64> = map().example("{ input = 1.0, output = 4.0 }"),

@@ -10,6 +10,7 @@ mod quirks;
 use std::sync::Arc;
 
 use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup, path_or_default};
+use crate::types::OutputField;
 use quirks::Quirks;
 
 /// OpenAI Chat Completions.
@@ -18,7 +19,10 @@ pub(super) static FORMAT: ApiFormat = ApiFormat {
     base_path: path_or_default,
     path: |_| "/chat/completions".to_owned(),
     wire: |setup| {
-        let quirks = Quirks::for_server(setup.provider, &setup.host);
+        let server = Quirks::for_server(setup.provider, &setup.host);
+        let own = setup.output_field.map(OutputField::as_str);
+        let output_limit_field = own.unwrap_or(server.output_limit_field);
+        let quirks = Quirks { output_limit_field, ..server };
         Arc::new(Chat { setup, quirks })
     },
 };

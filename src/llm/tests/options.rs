@@ -8,7 +8,7 @@ use super::fixtures::{EMPTY_FRAME, encode_request, setup};
 use crate::llm::Provider;
 use crate::llm::wire::{ApiFormat, EffortSetting, WireSetup};
 use crate::llm::{anthropic, gemini, openai_chat, openai_responses};
-use crate::types::{ConversationItem, Effort, MessageOrigin, Tokens};
+use crate::types::{ConversationItem, Effort, MessageOrigin, OutputField, Tokens};
 
 /// Returns a request of a format, with these settings.
 pub(super) fn request(format: &ApiFormat, setup: WireSetup) -> Value {
@@ -42,6 +42,21 @@ fn with_effort(format: &ApiFormat, id: &str, effort: Effort) -> Value {
     let effort = Some(EffortSetting { effort, word: None });
     let setup = WireSetup { provider, model: model.to_owned(), effort, ..setup(id) };
     request(format, setup)
+}
+
+#[test]
+fn the_output_limit_is_in_the_field_of_the_user_or_of_the_server() {
+    let fields = |host: &str, output_field| {
+        let setup = WireSetup { host: host.to_owned(), output_field, ..setup("openai-chat/m") };
+        let wire = (openai_chat::FORMAT.wire)(setup);
+        let body = encode_request(&*wire, &EMPTY_FRAME, &[], Some(Tokens(9)));
+        let body: Value = serde_json::from_str(&body).unwrap();
+        ["max_tokens", "max_completion_tokens"].map(|field| body.get(field).is_some())
+    };
+    assert_eq!(fields("127.0.0.1", None), [true, false]);
+    assert_eq!(fields("127.0.0.1", Some(OutputField::MaxCompletionTokens)), [false, true]);
+    assert_eq!(fields("api.openai.com", None), [false, true]);
+    assert_eq!(fields("api.openai.com", Some(OutputField::MaxTokens)), [true, false]);
 }
 
 #[test]

@@ -141,7 +141,8 @@ fn a_model_of_the_user_has_its_address_key_price_and_efforts() {
     let fixture = CliFixture::new();
     let define = format!(
         "[models.mine]\nmodel = \"openai-chat/m1\"\napi_base = \"{}\"\napi_key_env = \"MY_KEY\"\n\
-         window = 50000\nprice = {{ input = 1.0, output = 4.0 }}\nefforts = [\"low\", \"ultra\"]\n",
+         window = 50000\nprice = {{ input = 1.0, output = 4.0 }}\nefforts = [\"low\", \"ultra\"]\n\
+         output_field = \"max_completion_tokens\"\n",
         server.url("/v1")
     );
     fixture.write("own.toml", &define);
@@ -151,12 +152,14 @@ fn a_model_of_the_user_has_its_address_key_price_and_efforts() {
         wait_for_exit(command.env("MY_KEY", "canary-of-mine").spawn().unwrap())
     };
     let task = ["run", "Do it.", "--model", "mine", "--budget", "1", "--json"];
-    let done = run(&[&task[..], &["--effort", "max"]].concat());
+    let limit = ["--set", "llm.max_output_tokens=100"];
+    let done = run(&[&task[..], &limit, &["--effort", "max"]].concat());
     assert_eq!((done.code, done.json()["model"].as_str()), (0, Some("openai-chat/m1")));
     assert!(done.json()["cost"].as_f64().is_some_and(|cost| cost > 0.0));
     let request = &server.requests()[0];
     assert_eq!(request.header("authorization"), Some("Bearer canary-of-mine"));
     assert_eq!(request.json()["reasoning_effort"], "ultra");
+    assert_eq!(request.json()["max_completion_tokens"], 100);
     assert_eq!(run(&[&task[..], &["--effort", "high"]].concat()).code, 3);
 
     let listed = run(&["models", "--json"]).json();
