@@ -1,7 +1,7 @@
 //! `architect models`: lists the models that can be named.
 
 use architect::app::{KnownModel, KnownModels, ProcessEnv, available_models, known_models};
-use architect::llm::model_table::ModelTable;
+use architect::llm::model_table::{self, ModelTable};
 use architect::llm::{Provider, provider_names};
 use architect::types::{Effort, Price, Tokens};
 use architect::view::{TERMINAL_WIDTH, in_columns_within};
@@ -34,7 +34,11 @@ pub(crate) fn run(args: &ModelsArgs, world: &ProcessEnv) -> Result<u8, CliError>
         args.provider.as_ref().is_none_or(|name| model.info.provider.name() == name)
     };
     let models: Vec<&KnownModel> = models.iter().filter(is_asked).collect();
-    print(&models, &known, args.json)
+    let code = print(&models, &known, args.json)?;
+    match provider.filter(|provider| !args.json && !known.has_provider(provider)) {
+        Some(provider) => output::print(&format!("\n{}", missing_models_note(provider))),
+        None => Ok(code),
+    }
 }
 
 fn print(models: &[&KnownModel], known: &ModelTable, is_json: bool) -> Result<u8, CliError> {
@@ -44,6 +48,27 @@ fn print(models: &[&KnownModel], known: &ModelTable, is_json: bool) -> Result<u8
         return output::print(&output::to_json(&documents));
     }
     output::print(&table(models, known))
+}
+
+/// Returns what is known about the models of a provider that the table does not have.
+fn missing_models_note(provider: &Provider) -> String {
+    let (name, example) = (provider.name(), model_table::example(provider));
+    let makers = model_table::makers(provider);
+    let more = match makers {
+        [] => format!(
+            "Their windows and prices are unknown: [models.NAME] in your configuration or `costs.prices_file` sets them.\n\
+             `architect models --online --provider {name}` asks the server for its models."
+        ),
+        _ => format!(
+            "Windows, output limits and prices are those of the models of {} with the same names, unless\n\
+             `costs.prices_file` sets others; `architect models --provider {}` lists them.",
+            makers.join(", "),
+            makers.join("|")
+        ),
+    };
+    format!(
+        "The table has no models of {name} itself. Name one as in --model {name}/{example}.\n{more}\n"
+    )
 }
 
 fn table(models: &[&KnownModel], known: &ModelTable) -> String {

@@ -184,6 +184,11 @@ impl ModelTable {
         &self.rows
     }
 
+    /// Returns whether it has models of a provider itself.
+    pub fn has_provider(&self, provider: &Provider) -> bool {
+        self.rows.iter().any(|row| row.provider == provider)
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
         let file: ModelTableFile = toml::from_str(text).map_err(|error| error.to_string())?;
         let mut rows = Vec::new();
@@ -278,6 +283,28 @@ impl ModelTable {
             row.provider.name() == provider && name.strip_prefix(&row.id).is_some_and(is_variant)
         };
         self.rows.iter().filter(fits).max_by_key(|row| row.id.len())
+    }
+}
+
+/// Returns the providers whose models are found under the names of another provider; see [`ModelTable::lookup`].
+pub fn makers(provider: &Provider) -> &'static [&'static str] {
+    match provider.name() {
+        "openai-chat" | "azure" | "azure-chat" => &["openai"],
+        "openrouter" => &["openai", "anthropic", "gemini", "xai"],
+        "bedrock" => &["anthropic"],
+        "vertex" => &["anthropic", "gemini"],
+        _ => &[],
+    }
+}
+
+/// Returns a name of a model of a provider without models in the table, as an example.
+pub fn example(provider: &Provider) -> &'static str {
+    match provider.name() {
+        "openai-chat" | "azure" | "azure-chat" => "gpt-5.5",
+        "openrouter" => "anthropic/claude-sonnet-4.5",
+        "bedrock" => "eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "vertex" => "claude-sonnet-4-5@20250929",
+        _ => "my-model",
     }
 }
 
@@ -433,6 +460,7 @@ fn micro_usd(dollars: f64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::provider::PROVIDERS;
 
     fn lookup(table: &ModelTable, model: &str) -> Option<(String, Option<u64>)> {
         let spec = ModelSpec::parse(model, table, false).unwrap();
@@ -511,6 +539,17 @@ mod tests {
         assert_eq!(found("vertex/gemini-2.5-pro"), found("gemini/gemini-2.5-pro"));
         assert!(found("gemini/gemini-2.5-pro").is_some());
         assert_eq!(found("deepseek/deepseek-v4-pro"), is("deepseek-v4-pro", 1_320_000));
+    }
+
+    #[test]
+    fn a_provider_without_rows_has_an_example_that_is_found_at_its_makers() {
+        let table = ModelTable::built_in();
+        for provider in PROVIDERS.iter().filter(|provider| !table.has_provider(provider)) {
+            let spec = ModelSpec::Remote { provider, name: example(provider).to_owned() };
+            let found = table.lookup(&spec).map(|info| info.provider.name());
+            assert_eq!(found.is_some(), !makers(provider).is_empty(), "{spec}");
+            assert!(found.is_none_or(|found| makers(provider).contains(&found)), "{spec}");
+        }
     }
 
     #[test]

@@ -199,3 +199,21 @@ fn a_wrong_definition_of_a_model_is_named_and_hides_no_other() {
     let started = run(&["run", "Do it.", "--model", "bad"]);
     assert!(started.code == 3 && started.err.contains("`models.bad`: unknown provider"));
 }
+
+#[test]
+fn a_provider_without_models_in_the_table_is_explained() {
+    let fixture = CliFixture::new();
+    for (provider, expected) in [
+        ("bedrock", "the models of anthropic with"),
+        ("vertex", "the models of anthropic, gemini with"),
+        ("azure", "the models of openai with"),
+        ("openai-chat", "the models of openai with"),
+        ("ollama", "architect models --online --provider ollama"),
+        ("llama-cpp", "[models.NAME]"),
+    ] {
+        let listed = fixture.run(&["models", "--provider", provider]);
+        let note = format!("The table has no models of {provider} itself.");
+        assert!(listed.out.contains(&note) && listed.out.contains(expected), "{}", listed.out);
+    }
+    assert!(!fixture.run(&["models", "--provider", "gemini"]).out.contains("no models of"));
+}
