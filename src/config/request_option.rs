@@ -93,13 +93,28 @@ impl RequestOption {
     }
 }
 
-/// Returns whether a header is set by the request itself, or carries a key.
-pub(super) fn is_reserved_header(name: &str) -> bool {
+/// Parts of the names of headers that carry a key.
+const KEY_HEADERS: [&str; 7] =
+    ["authorization", "api-key", "apikey", "goog-api", "cookie", "token", "secret"];
+
+/// The headers that a request sets itself.
+const OWN_HEADERS: [&str; 7] = [
+    "accept",
+    "anthropic-version",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+];
+
+/// Returns why the user can't set a header; `None` for other headers.
+pub(super) fn reserved_header(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
-    let holds_key = ["authorization", "api-key", "apikey", "goog-api", "cookie", "token", "secret"];
-    holds_key.iter().any(|part| name.contains(part))
-        || ["accept", "connection", "content-length", "content-type", "host", "transfer-encoding"]
-            .contains(&&*name)
+    if KEY_HEADERS.iter().any(|part| name.contains(part)) {
+        return Some("can't be set here; a key belongs into a variable, which --api-key-env names");
+    }
+    OWN_HEADERS.contains(&&*name).then_some("can't be set here; each request sets it itself")
 }
 
 /// Returns whether a text can be the name of a header.
@@ -216,7 +231,9 @@ mod tests {
             ("llm.options.previous_response_id=x", "conversation"),
             ("llm.headers.Authorization=x", "--api-key-env"),
             ("llm.headers.X-Api-Key=x", "--api-key-env"),
-            ("llm.headers.content-type=x", "--api-key-env"),
+            ("llm.headers.content-type=x", "each request sets it itself"),
+            ("llm.headers.Content-Length=5", "each request sets it itself"),
+            ("llm.headers.anthropic-version=2023-06-01", "each request sets it itself"),
             ("llm.headers={ 'a b' = 'x' }", "the name of a header"),
         ] {
             let error = loaded(set).unwrap_err();

@@ -7,7 +7,7 @@ use super::{DAY, timeout};
 use crate::config::key_declaration::{default, map, optional, section};
 use crate::config::key_spec::UntrustedChange::{Allowed, Lower, Only, Stricter};
 use crate::config::key_spec::{option, switch};
-use crate::config::request_option::{RequestOption, is_header_name, is_reserved_header};
+use crate::config::request_option::{RequestOption, is_header_name, reserved_header};
 use crate::config::settings_reader::SettingsReader;
 use crate::config::text_types::{HttpUrl, ModelName, SecretText, VariableName};
 use crate::types::{EffortChoice, OutputField, TimeSpan, Tokens, word_enum};
@@ -73,7 +73,8 @@ section! {
         /// the provider's API. Tables are merged. The model, the conversation, the tools and the limits can't be set
         /// here.
         options: BTreeMap<String, RequestOption> = map().example("{ temperature = 0.2, seed = 7 }"),
-        /// Additional headers of each request. A key can't be set here; use `api_key_env`.
+        /// Additional headers of each request. A key can't be set here (use `api_key_env`), nor a header that a request
+        /// sets itself, such as `content-type` or `anthropic-version`.
         headers: BTreeMap<String, SecretText> = map().example("{ X-Team = \"build\" }"),
     }
 }
@@ -89,9 +90,7 @@ pub(super) fn read(from: &mut SettingsReader<'_>) -> LlmConfig {
     for name in llm.headers.keys() {
         if !is_header_name(name) {
             from.reject_entry("headers", name, "is not the name of a header");
-        } else if is_reserved_header(name) {
-            let problem =
-                "can't be set here; a key belongs into a variable, which --api-key-env names";
+        } else if let Some(problem) = reserved_header(name) {
             from.reject_entry("headers", name, problem);
         }
     }
