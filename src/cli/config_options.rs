@@ -54,19 +54,21 @@ pub(crate) fn load_config(
     let new = SavedOptions::default();
     let before = saved.unwrap_or(&new);
     let overrides = collect_options(args, output);
-    before.report_omitted(&[args.layers.set.clone(), as_sets(&overrides)].concat())?;
+    let given = split_tables(&args.layers.set);
+    before.report_omitted(&[given.clone(), as_sets(&overrides)].concat())?;
     let agent = args.agent.clone().or_else(|| before.agent.clone());
     let layers = &args.layers;
-    let mut own = layers.set.clone();
-    if let Some(mode) = args.mode {
+    let mode = args.mode.map(|mode| {
         let name = agent.as_deref().unwrap_or(DEFAULT_AGENT);
-        own.push(format!("agents.{name}.confirm_mode={mode}"));
-    }
+        format!("agents.{name}.confirm_mode={mode}")
+    });
+    let own: Vec<String> = layers.set.iter().cloned().chain(mode.clone()).collect();
+    let stored: Vec<String> = given.into_iter().chain(mode).collect();
     let remembered = SavedOptions {
         untrusted_sets: Vec::new(),
         omitted: before.omitted.clone(),
         sets: drop_replaced(
-            [before.untrusted_sets.clone(), before.sets.clone(), own.clone(), as_sets(&overrides)]
+            [before.untrusted_sets.clone(), before.sets.clone(), stored, as_sets(&overrides)]
                 .concat(),
         ),
         agent,
@@ -232,6 +234,26 @@ fn drop_replaced(sets: Vec<String>) -> Vec<String> {
     kept
 }
 
+/// Tables whose names are free, and whose entries may be secrets one by one.
+const SPLIT_TABLES: [&str; 2] = ["llm.headers", "llm.options"];
+
+/// Returns settings with one for each header and option of a request, so that those are stored that are no secrets. Such
+/// tables are merged, so that their entries mean the same one by one.
+fn split_tables(sets: &[String]) -> Vec<String> {
+    let split = |set: &String| {
+        let (key, value) = set.split_once('=')?;
+        let key = SPLIT_TABLES.iter().find(|table| **table == key.trim())?;
+        let table: toml::Table = toml::from_str(&format!("table = {}", value.trim())).ok()?;
+        let entries = table.get("table")?.as_table()?;
+        let is_plain = |name: &String| !name.contains(['=', '"']) && name.trim() == name;
+        let entry = |(name, value): (&String, &toml::Value)| {
+            is_plain(name).then(|| format!("{key}.{name}={value}"))
+        };
+        entries.iter().map(entry).collect::<Option<Vec<_>>>()
+    };
+    sets.iter().flat_map(|set| split(set).unwrap_or_else(|| vec![set.clone()])).collect()
+}
+
 /// Returns the key of a setting as `--set` takes it.
 pub(crate) fn set_key(set: &str) -> &str {
     set.split('=').next().unwrap_or_default().trim()
@@ -346,6 +368,24 @@ mod tests {
         let mut again = SavedOptions::from_json(&stored);
         again.sets.push("llm.options.user=me".to_owned());
         assert_eq!(again.to_json()["omitted"], json!(["llm.headers.X-Gateway"]));
+    }
+
+    #[test]
+    fn each_header_of_a_table_is_stored_or_named() {
+        let sets = split_tables(&[
+            "llm.headers={ X-Team = 'a b', X-Own = 'canary' }".to_owned(),
+            "llm.options = { seed = 7, text = { verbosity = 'low' } }".to_owned(),
+            "permissions.allow=['a=b']".to_owned(),
+        ]);
+        let saved = SavedOptions { sets, ..SavedOptions::default() }.to_json();
+        let stored = json!([
+            "llm.headers.X-Team=\"a b\"",
+            "llm.options.seed=7",
+            "llm.options.text={ verbosity = \"low\" }",
+            "permissions.allow=['a=b']",
+        ]);
+        assert_eq!(saved["sets"], stored);
+        assert_eq!(saved["omitted"], json!(["llm.headers.X-Own"]));
     }
 
     #[test]
