@@ -209,7 +209,8 @@ fn client_credentials(
 ) -> Result<ClientCredentials, String> {
     let secret: Arc<SecretSource> = match (&oauth.client_secret_env, &oauth.client_secret_command) {
         (Some(name), _) => {
-            let text = world.variable(name.as_str()).unwrap_or_default();
+            let text = world.variable(name.as_str());
+            let text = text.ok_or_else(|| format!("{name} (its client secret) is not set"))?;
             let secret = Secret::new(text);
             let secret = secret.map_err(|error| format!("{name}, its client secret, {error}"))?;
             Arc::new(move |_: &CancellationToken| Ok(secret.clone()))

@@ -405,7 +405,7 @@ fn a_run_signs_in_by_its_configuration() {
                 server.requests().into_iter().find(|request| request.path == "/token").unwrap();
             assert_eq!(request.header("authorization"), Some(&*format!("Basic {pair}")));
         } else {
-            assert!(ran.err.contains("OTHER, its client secret, is empty"), "{}", ran.err);
+            assert!(ran.err.contains("OTHER (its client secret) is not set"), "{}", ran.err);
         }
     }
 }
