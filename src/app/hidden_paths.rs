@@ -78,7 +78,7 @@ pub(super) fn hidden_paths(
     hidden.extend(system.filter(|path| fs::File::open(path).is_ok()));
     let sockets = SOCKET_VARIABLES.split_whitespace();
     hidden.extend(sockets.filter_map(|name| socket_path(world.variable(name)?)));
-    let named = ["XDG_RUNTIME_DIR", "WAYLAND_DISPLAY", "NETRC"];
+    let named = ["XDG_RUNTIME_DIR", "WAYLAND_DISPLAY", "NETRC", "GOOGLE_APPLICATION_CREDENTIALS"];
     hidden.extend(named.iter().filter_map(|name| world.variable(name)).map(PathBuf::from));
     let needed = needed.iter().copied().chain(folders.home.as_deref()).chain([Path::new("/tmp")]);
     let needed: Vec<(PathBuf, &Path)> = needed.map(|path| (real_path(path, links), path)).collect();

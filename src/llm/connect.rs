@@ -19,7 +19,7 @@ use super::playback_error::PlaybackError;
 use super::provider::Provider;
 use super::request_settings::RequestSettings;
 use super::scripted::{Script, ScriptPosition, ScriptedModel};
-use super::vertex;
+use super::vertex::{self, FILE_VARIABLE, ServiceAccount};
 use super::wire::{Cloud, EffortSetting, StreamFraming, WireSetup};
 use crate::net::{
     Endpoint, EndpointError, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions,
@@ -113,6 +113,14 @@ pub enum ConnectError {
     /// There are no keys to sign requests with.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
+    /// The service account can't be used.
+    #[error("the file {path} in {FILE_VARIABLE} {cause}")]
+    ServiceAccount {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        cause: String,
+    },
     /// A part of the address is missing.
     #[error("the address of {provider} is incomplete: the variable {} is not set", variables.join(" or "))]
     MissingAddressPart {
@@ -600,9 +608,10 @@ fn find_key(
     if let (None, Some(setting)) = (&settings.api_key_env, &settings.own_key_setting) {
         return Ok(RequestKey::Missing(KeySource::NoOwnKey(setting.clone())));
     }
+    let is_vertex = settings.api_key_env.is_none() && provider.cloud == Some(Cloud::Vertex);
     let is_optional =
         settings.api_key_env.is_none() && (provider.is_key_optional || endpoint.is_loopback());
-    let variables: Vec<String> = match &settings.api_key_env {
+    let mut variables: Vec<String> = match &settings.api_key_env {
         Some(variable) => vec![variable.clone()],
         None => provider.key_variables.iter().map(|name| (*name).to_owned()).collect(),
     };
@@ -613,7 +622,27 @@ fn find_key(
             Ok(secret) => Ok(RequestKey::Variable(secret, variable)),
             Err(cause) => Err(ConnectError::InvalidKey { variable, cause }),
         },
+        None if is_vertex && key(&FILE_VARIABLE.to_owned()).is_some() => {
+            load_service_account(provider, settings, env)
+        }
         None if is_optional => Ok(RequestKey::Missing(KeySource::Missing(variables))),
-        None => Err(ConnectError::MissingKey { provider: provider.name(), variables }),
+        None => {
+            variables.extend(is_vertex.then(|| FILE_VARIABLE.to_owned()));
+            Err(ConnectError::MissingKey { provider: provider.name(), variables })
+        }
     }
+}
+
+/// Returns the service account that the environment names.
+fn load_service_account(
+    provider: &Provider,
+    settings: &ModelConnectionSettings,
+    env: EnvLookup<'_>,
+) -> Result<RequestKey, ConnectError> {
+    let path = env(FILE_VARIABLE).unwrap_or_default();
+    let clock = settings.clock.clone().ok_or(ConnectError::MissingClock(provider.name()))?;
+    let account = ServiceAccount::load(&path, clock, env)
+        .map_err(|cause| ConnectError::ServiceAccount { path, cause })?;
+    let description = account.describe();
+    Ok(RequestKey::Signed(Arc::new(account), description))
 }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::http::{self, MirroredArgument};
-use super::settings::{ServerLimits, ServerSpec, ToolFilter, ToolLimits};
+use super::settings::{ServerLimits, ServerSpec, ToolLimits};
 use crate::types::{Digest, strip_terminal_codes};
 
 /// A tool as a server describes it.

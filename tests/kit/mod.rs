@@ -12,6 +12,7 @@ pub(crate) mod model;
 pub(crate) mod run;
 pub(crate) mod sealing;
 pub(crate) mod server;
+pub(crate) mod service_account;
 pub(crate) mod sources;
 pub(crate) mod system;
 pub(crate) mod terminal;

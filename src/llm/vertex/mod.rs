@@ -1,7 +1,13 @@
 //! Google Vertex AI: Gemini models in the format of Gemini, Claude models in that of Anthropic.
+//!
+//! Without an access token, the key of a service account gets one (`service_account`).
+
+mod service_account;
 
 use super::wire::{ApiFormat, WireSetup};
 use super::{anthropic, gemini};
+
+pub(super) use service_account::{FILE_VARIABLE, ServiceAccount};
 
 /// The base URL in a region.
 pub(super) const BASE_URL: &str = "https://{GOOGLE_CLOUD_LOCATION}-aiplatform.googleapis.com/v1/projects/{GOOGLE_CLOUD_PROJECT}/locations/{GOOGLE_CLOUD_LOCATION}";
