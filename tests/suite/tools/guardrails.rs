@@ -215,9 +215,9 @@ fn a_run_does_no_more_than_its_limits_allow() {
     assert!(write("b", "1\n").starts_with("Created"));
     assert!(write("a", "2\n").starts_with("Changed"));
     let output = write("c", "1\n");
-    assert!(output.contains("guardrails.max_files_modified is 2; 2 files"), "{output}");
+    assert!(output.contains("guardrails.max_files_modified is 2: 2 files"), "{output}");
     let output = write("a", "3\n");
-    assert!(output.contains("guardrails.max_lines_changed is 5; 4 lines"), "{output}");
+    assert!(output.contains("guardrails.max_lines_changed is 5: 4 lines"), "{output}");
     // What a command changes is not counted, but that it is one.
     assert!(!refused(&world, "echo 1 > d; echo 1 > e"));
     assert!(refused(&world, "true"));
