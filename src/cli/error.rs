@@ -269,10 +269,8 @@ fn journal_hints(error: &JournalError) -> Vec<String> {
         JournalError::InvalidId(_) => {
             vec!["an id is a UUID in lower case; without --session, one is generated".to_owned()]
         }
-        JournalError::ReadOnly { session, reason } => read_only_hints(*session, reason),
-        JournalError::Damaged { session, reason } => {
-            let partial = "--partial uses what comes before the damage".to_owned();
-            read_only_hints(*session, reason).into_iter().chain([partial]).collect()
+        JournalError::ReadOnly { session, reason } | JournalError::Damaged { session, reason } => {
+            read_only_hints(*session, reason)
         }
         JournalError::Misnamed { header, .. } => {
             vec![format!("rename the file and the folder beside it to {header}, or remove them")]

@@ -126,7 +126,17 @@ impl SessionLookup {
         Ok(session)
     }
 
-    /// Checks that all of a session can be read, or that the user wants what can be.
+    /// Checks that all of a session can be read.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is damaged.
+    pub(crate) fn check_whole(&self, session: SessionId) -> Result<(), CliError> {
+        let damage = self.store.damage(session)?;
+        damage.map_or(Ok(()), |reason| Err(JournalError::Damaged { session, reason }.into()))
+    }
+
+    /// Checks that all of a session can be read, or that the user wants what can be, for a command that has `--partial`.
     ///
     /// # Errors
     ///
@@ -134,7 +144,8 @@ impl SessionLookup {
     pub(crate) fn check_damage(&self, session: SessionId, partial: bool) -> Result<(), CliError> {
         let Some(reason) = self.store.damage(session)? else { return Ok(()) };
         if !partial {
-            return Err(JournalError::Damaged { session, reason }.into());
+            let failure = CliError::from(JournalError::Damaged { session, reason });
+            return Err(failure.hint("--partial uses what comes before the damage"));
         }
         log::warn!(
             "the journal of session {session} is damaged: {reason}; what follows is left out"

@@ -47,10 +47,10 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let (name, after) = split_record(&args.session)?;
     let parent = stored.find(name)?;
     let after = match after {
-        None if args.partial => {
-            stored.check_damage(parent, true)?;
+        None => {
+            stored.check_damage(parent, args.partial)?;
             let (_, end) = stored.store.load(parent)?;
-            Some(end.position.seq.saturating_sub(1))
+            args.partial.then(|| end.position.seq.saturating_sub(1))
         }
         after => after,
     };

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &WhatIfArgs, world: &ProcessEnv) -> Result<u8, CliError>
                 .hint("give --model, --agent or --prompt, or the session alone"));
         }
         let session = stored.find(name)?;
-        stored.check_damage(session, false)?;
+        stored.check_whole(session)?;
         let (history, _) = stored.store.load(session)?;
         let saved = saved_options(&stored, &history, layers.workspace.as_deref())?;
         let agent = saved.agent.as_deref().unwrap_or(DEFAULT_AGENT);

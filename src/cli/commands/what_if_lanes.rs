@@ -109,7 +109,7 @@ impl LaneStart {
     fn find(name: &str, prompt: Option<&String>, stored: &SessionLookup) -> Result<Self, CliError> {
         let (name, after) = split_record(name)?;
         let session = stored.find(name)?;
-        stored.check_damage(session, false)?;
+        stored.check_whole(session)?;
         let (history, end) = stored.store.load(session)?;
         let last = end.position.seq.saturating_sub(1);
         if let Some(seq) = after.filter(|seq| *seq > last) {

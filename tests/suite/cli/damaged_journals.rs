@@ -70,6 +70,19 @@ fn every_reader_of_a_damaged_journal_reports_the_damage() {
         }
         let path = journal(&world);
         let id = path.file_stem().unwrap().to_str().unwrap();
+        let advises_partial = |args: &[&str]| {
+            let ran = world.run(args);
+            assert_eq!(ran.code, 1, "{args:?}: {}", ran.err);
+            assert!(ran.err.contains("hint: `architect fork"), "{args:?}: {}", ran.err);
+            ran.err.contains("--partial")
+        };
+        assert!(advises_partial(&["trace", id]) && advises_partial(&["fork", id, "--only"]));
+        // These commands don't have the option.
+        let model = world.script_model(SCRIPT);
+        for change in [["--set", "limits.max_steps=1"], ["--model", &model]] {
+            assert!(!advises_partial(&[&["what-if", id][..], &change].concat()));
+        }
+        assert!(!advises_partial(&["diff", id]));
         let changes = world.run(&["diff", id]);
         assert_eq!((changes.code, changes.out.as_str()), (1, ""), "{}", changes.err);
         assert!(changes.err.contains("is damaged"), "{}", changes.err);
