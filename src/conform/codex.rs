@@ -106,7 +106,8 @@ fn event_items(event: &Value) -> Vec<TraceItem> {
             match (used, info["model_context_window"].as_u64()) {
                 (Some(value), Some(window)) if window > 0 => vec![TraceItem::Limit {
                     value,
-                    limit: window.saturating_mul(100) / STATED_WINDOW_PERCENT,
+                    stated: window,
+                    allowed: window.saturating_mul(100) / STATED_WINDOW_PERCENT,
                     what: "input tokens",
                     path: "$.payload.info.last_token_usage.input_tokens".to_owned(),
                 }],

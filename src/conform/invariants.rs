@@ -132,9 +132,11 @@ impl<'a> InvariantChecker<'a> {
                     return Err((Invariant::UnboundedRetries, path, message));
                 }
             }
-            TraceItem::Limit { value, limit, what, path } => {
-                if value > limit {
-                    let message = format!("{what}: {value}, and the stated limit is {limit}");
+            TraceItem::Limit { value, stated, allowed, what, path } => {
+                if value > allowed {
+                    let message = format!(
+                        "{what}: {value}, and the stated limit is {stated} ({allowed} with a margin)"
+                    );
                     return Err((Invariant::LimitExceeded, path, message));
                 }
             }

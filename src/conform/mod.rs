@@ -139,8 +139,8 @@ enum TraceItem {
     End,
     /// A retry of a model call, and the most that the program allows, if it says so.
     Retry { attempt: u64, most: Option<u64>, path: String },
-    /// A stated limit.
-    Limit { value: u64, limit: u64, what: &'static str, path: String },
+    /// A stated limit, and what is allowed with a margin.
+    Limit { value: u64, stated: u64, allowed: u64, what: &'static str, path: String },
     /// A violation that the reader found.
     Violated { invariant: Invariant, path: String, message: String },
 }

@@ -237,6 +237,12 @@ fn limits_that_codex_states_are_checked() {
     assert_eq!(with(&count(1000)), "");
     let path = "$.payload.info.last_token_usage.input_tokens";
     assert_eq!(with(&count(1200)), format!("limit_exceeded 3 {path}"));
+    let text = lines(&[CODEX_HEAD, CODEX_USER, &count(1200)]);
+    let found = check(TraceFormat::Codex, &text).and_then(|report| report.violation).unwrap();
+    assert_eq!(
+        found.message,
+        "input tokens: 1200, and the stated limit is 1000 (1111 with a margin)"
+    );
     assert_eq!(with(&error("Reconnecting... 5/5")), "");
     assert_eq!(with(&error("Reconnecting... 6/5")), "unbounded_retries 3 $.payload.message");
 }
