@@ -46,7 +46,7 @@ pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>
             None => newest.get(conversation).copied(),
         };
         let parent = parent.map_or(ParentEntry::Root, ParentEntry::Entry);
-        is_recording |= value.get("message").is_some() && !items.is_empty();
+        is_recording |= value["message"].get("content").is_some() && !items.is_empty();
         if let Some(uuid) = uuid {
             by_uuid.insert(uuid, entries.len());
         }

@@ -25,15 +25,23 @@ pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>
             Some(payload) => (payload, "$.payload"),
             None => (value, "$"),
         };
+        let has_payload = value["payload"].is_object();
         let items = match kind {
             "event_msg" => event_items(item),
-            "compacted" => vec![TraceItem::Compaction],
-            "turn_context" => vec![TraceItem::User],
+            "compacted" if has_payload => vec![TraceItem::Compaction],
+            "turn_context" if has_payload => vec![TraceItem::User],
             "response_item" => response_items(item, path, &mut is_in_reply),
-            _ if value.get("payload").is_none() => response_items(item, path, &mut is_in_reply),
+            // Other programs have lines with some of these types.
+            _ if !has_payload && has_content(item) => response_items(item, path, &mut is_in_reply),
             _ => Vec::new(),
         };
-        is_recording |= kind == "session_meta" || (kind != "event_msg" && !items.is_empty());
+        is_recording |= match kind {
+            "event_msg" => false,
+            "session_meta" => has_payload,
+            _ => {
+                !items.is_empty() && (!has_payload || kind != "response_item" || has_content(item))
+            }
+        };
         let ends_reply = |item: &TraceItem| {
             matches!(item, TraceItem::Compaction | TraceItem::End | TraceItem::User)
         };
@@ -42,6 +50,18 @@ pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>
         entries.push(TraceEntry { line: line.number, parent, items });
     }
     is_recording.then_some(entries)
+}
+
+/// Returns whether an item has what an item of its type always has.
+fn has_content(item: &Value) -> bool {
+    let kind = text_of(item, "type").unwrap_or_default();
+    match kind {
+        "message" => text_of(item, "role").is_some() && item["content"].is_array(),
+        "compaction" | "compaction_summary" => item.get("encrypted_content").is_some(),
+        "reasoning" => item["summary"].is_array(),
+        "web_search_call" | "image_generation_call" => item.get("status").is_some(),
+        kind => is_call(kind) || kind.ends_with("_output"),
+    }
 }
 
 /// Returns what an item of a request or a reply contains.

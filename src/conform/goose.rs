@@ -1,6 +1,7 @@
-//! Sessions of goose: JSON lines with a head, or an export as JSON.
+//! Sessions of goose: JSON lines with a head, an export as JSON, or what its `stream-json` prints.
 //!
-//! Calls of one reply may be written as several messages, each with its result behind it or all results at the end.
+//! Calls of one reply may be written as several messages, each with its result behind it or all results at the end. A stream
+//! has a message for each part of a text.
 
 use serde_json::Value;
 
@@ -25,12 +26,21 @@ pub(super) fn read(document: &Document) -> Option<Vec<TraceEntry>> {
     } else {
         for (line, is_last) in document.lines() {
             match &line.value {
-                Some(message) => add(line.number, message, "$", &mut entries),
+                Some(event) => match streamed_message(event) {
+                    Some(message) => add(line.number, message, "$.message", &mut entries),
+                    None => add(line.number, event, "$", &mut entries),
+                },
                 None => entries.push(damaged_entry(line, is_last)),
             }
         }
     }
     is_recording.then_some(entries)
+}
+
+/// Returns the message of an event of a stream. Messages of pi, which have the same frame, have no such time.
+fn streamed_message(event: &Value) -> Option<&Value> {
+    let message = event.get("message").filter(|message| message["created"].is_number())?;
+    (text_of(event, "type") == Some("message")).then_some(message)
 }
 
 fn message_items(message: &Value, path: &str, is_in_reply: &mut bool) -> Vec<TraceItem> {

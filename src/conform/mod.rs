@@ -30,7 +30,7 @@ word_enum! {
         Codex = "codex",
         /// A session of pi: JSON lines.
         Pi = "pi",
-        /// A session of goose: JSON lines, or an export as JSON.
+        /// A session of goose: JSON lines, an export as JSON, or its `stream-json`.
         Goose = "goose",
         /// A trajectory in the Agent Trajectory Interchange Format: JSON.
         Atif = "atif",
@@ -151,6 +151,13 @@ enum CutOffRule {
     Allowed,
     /// The recording is what was sent, and a provider refuses it.
     Violates,
+}
+
+impl ConformanceReport {
+    /// Returns how much of a conversation was found in this format: zero if nothing.
+    pub fn parts(&self) -> usize {
+        self.replies + self.calls + self.results + usize::from(self.violation.is_some())
+    }
 }
 
 /// Checks a recording. `None` if it has nothing of this format.

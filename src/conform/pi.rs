@@ -18,12 +18,17 @@ pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>
         };
         let kind = text_of(value, "type").unwrap_or_default();
         let items = match kind {
-            "message" => message_items(&value["message"]),
+            // Those of goose's `stream-json` have this field.
+            "message" if value["message"].get("created").is_none() => {
+                message_items(&value["message"])
+            }
             "compaction" | "branch_summary" => vec![TraceItem::Compaction],
             "custom_message" => vec![TraceItem::User],
             _ => Vec::new(),
         };
-        is_recording |= kind == "session" || !items.is_empty();
+        let is_head =
+            kind == "session" && (value.get("id").is_some() || value.get("cwd").is_some());
+        is_recording |= is_head || kind == "message" && !items.is_empty();
         let parent = match value.get("parentId") {
             Some(Value::String(parent)) => {
                 by_id.get(&**parent).map_or(ParentEntry::Root, |entry| ParentEntry::Entry(*entry))

@@ -423,3 +423,48 @@ fn many_calls_are_checked_in_linear_time() {
         assert_eq!(violation(TraceFormat::OpenAi, &format!("[{replies},{results}]")), "");
     }
 }
+
+/// Some types of lines are those of several programs.
+#[test]
+fn a_recording_is_recognized_by_content_of_its_format() {
+    let pi = lines(&[
+        r#"{"type":"session","version":3,"id":"s","cwd":"/x"}"#,
+        r#"{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":[{"type":"text","text":"Do it."}]}}"#,
+        r#"{"type":"compaction","id":"b","parentId":"a","summary":"Nothing."}"#,
+        r#"{"type":"message","id":"c","parentId":"b","message":{"role":"assistant","content":[{"type":"text","text":"Done."}]}}"#,
+    ]);
+    let goose = lines(&[
+        r#"{"type":"message","message":{"role":"user","created":1,"content":[{"type":"text","text":"Do it."}]}}"#,
+        r#"{"type":"message","message":{"id":"m","role":"assistant","created":2,"content":[{"type":"text","text":"Well, "}]}}"#,
+        r#"{"type":"message","message":{"id":"m","role":"assistant","created":2,"content":[{"type":"toolRequest","id":"a","toolCall":{}}]}}"#,
+        r#"{"type":"notification","extension_id":"developer","log":{"message":"one"}}"#,
+        r#"{"type":"message","message":{"role":"user","created":3,"content":[{"type":"toolResponse","id":"a","toolResult":{}}]}}"#,
+        r#"{"type":"message","message":{"role":"assistant","created":4,"content":[{"type":"text","text":"Done."}]}}"#,
+        r#"{"type":"complete","total_tokens":10}"#,
+    ]);
+    for (text, own) in [(&pi, TraceFormat::Pi), (&goose, TraceFormat::Goose)] {
+        for format in TraceFormat::ALL {
+            assert_eq!(check(format, text).is_some(), format == own, "{format}: {text}");
+        }
+    }
+    let report = check(TraceFormat::Goose, &goose).unwrap();
+    assert_eq!((report.violation, report.replies, report.calls, report.results), (None, 2, 1, 1));
+    let orphan = goose.replace(r#""toolResponse","id":"a""#, r#""toolResponse","id":"b""#);
+    assert_eq!(violation(TraceFormat::Goose, &orphan), "orphan_result 5 $.message.content[0].id");
+    for empty in [
+        r#"{"type":"message"}"#,
+        r#"{"type":"message","message":{}}"#,
+        r#"{"type":"compaction"}"#,
+        r#"{"type":"compacted"}"#,
+        r#"{"type":"turn_context"}"#,
+        r#"{"type":"session_meta"}"#,
+        r#"{"type":"session"}"#,
+        r#"{"type":"user","message":{}}"#,
+        r#"{"type":"assistant","message":{}}"#,
+        r#"{"type":"response_item","payload":{"type":"message"}}"#,
+    ] {
+        for format in TraceFormat::ALL {
+            assert!(check(format, empty).is_none(), "{format}: {empty}");
+        }
+    }
+}

@@ -35,8 +35,10 @@ pub(crate) fn run(args: &ConformArgs) -> Result<u8, CliError> {
 fn check_file(path: &Path, name: &str, args: &ConformArgs) -> Result<u8, CliError> {
     let text = read(path).map_err(|error| CliError::unreadable(name, &error))?;
     let report = check(args.from, &text).ok_or_else(|| {
-        let is_read = |format: &TraceFormat| check(*format, &text).is_some();
-        let hint = match TraceFormat::ALL.into_iter().find(is_read) {
+        let parts = |format: TraceFormat| check(format, &text).map_or(0, |report| report.parts());
+        let counts = TraceFormat::ALL.into_iter().map(|format| (parts(format), format)).rev();
+        let readable = counts.filter(|(count, _)| *count > 0).max_by_key(|(count, _)| *count);
+        let hint = match readable.map(|(_, format)| format) {
             Some(other) => format!("it can be read with --from {other}"),
             None => "--from names the program that wrote it".to_owned(),
         };
