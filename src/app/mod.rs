@@ -81,5 +81,7 @@ pub use verification::{
     RecordProblem, RequestComparison, RequestDifference, SessionVerification, WrongHash,
     verify_session,
 };
-pub use what_if::{ChangedDecision, SessionUsage, WhatIfDivergence, WhatIfReport, what_if};
+pub use what_if::{
+    ChangedDecision, FinalSummaryBound, SessionUsage, WhatIfDivergence, WhatIfReport, what_if,
+};
 pub use worktree::{SandboxedGit, open_worktrees, worktree_result};

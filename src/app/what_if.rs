@@ -21,7 +21,9 @@ use crate::journal::{
     JournalError, ReadRecord, SessionHistory, SessionId, SessionStore, StoredContent, StoredRecord,
     WorkspaceIdentity,
 };
-use crate::machine::{Authorization, Effect, Event, State, StateKind, StopReason};
+use crate::machine::{
+    Authorization, Closing, ClosingStage, Effect, Event, State, StateKind, StopReason,
+};
 use crate::tools::{
     BuiltInTool, ExecutionMode, MaxResultTokens, ToolRegistry, describe, standard_tools,
 };
@@ -99,6 +101,20 @@ pub struct WhatIfDivergence {
     pub stop_reason: Option<&'static str>,
     /// What was used until then.
     pub used: SessionUsage,
+    /// The most that the final summary would have used, which is not recorded and not part of `used`; `None` if the run would
+    /// have made no call for one.
+    pub final_summary: Option<FinalSummaryBound>,
+}
+
+/// The most that a call for a final summary uses, as it is reserved before the call.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct FinalSummaryBound {
+    /// Model calls.
+    pub llm_calls: u32,
+    /// Input and output tokens.
+    pub max_tokens: u64,
+    /// The cost in dollars; `None` if the model has no price.
+    pub max_cost: Option<f64>,
 }
 
 /// A tool call that would have been decided otherwise.
@@ -256,6 +272,30 @@ fn merge(recorded: Value, before: &Value, after: &Value) -> Value {
     }
 }
 
+/// Returns the most that the final summary of a run uses, if the next call is one for it. The machine decides about the
+/// call as in a run.
+fn final_summary(history: &SessionHistory) -> Option<FinalSummaryBound> {
+    let machine = &history.machine;
+    let State::Closing(Closing { run, stage: ClosingStage::Preparing { id }, .. }) = &machine.state
+    else {
+        return None;
+    };
+    let size = machine.request_size(&[], history.setup.system.len() as u64);
+    let prepared = Event::Prepared { id: *id, size, messages: [].into() };
+    let (_, output) = machine.clone().handle(run.now, prepared);
+    let output_limit = output.effects.iter().find_map(|effect| match effect {
+        Effect::CallModel { max_output, .. } => Some(*max_output),
+        _ => None,
+    })?;
+    let output_limit = output_limit.unwrap_or(run.rules.output.model_limit);
+    let cost = run.rules.price.map(|price| price.max_cost(size.upper_bound, output_limit));
+    Some(FinalSummaryBound {
+        llm_calls: 1,
+        max_tokens: (size.upper_bound + output_limit).0,
+        max_cost: cost.map(MicroUsd::as_dollars),
+    })
+}
+
 /// The two replays.
 struct WhatIfReplay {
     old: WhatIfSettings,
@@ -318,6 +358,7 @@ impl WhatIfReplay {
             state: changed.machine.state.kind(),
             stop_reason,
             used: SessionUsage::of(changed),
+            final_summary: final_summary(changed),
         });
     }
 

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use architect::app::{ChangedDecision, ProcessEnv, WhatIfReport, what_if};
+use architect::app::{ChangedDecision, FinalSummaryBound, ProcessEnv, WhatIfReport, what_if};
+use architect::machine::StateKind;
 use architect::types::{Decision, pluralize};
 use architect::view::sanitize;
 use architect::workflow::what_if_lanes::LaneComparison;
@@ -119,8 +120,23 @@ fn format_report(report: &WhatIfReport) -> String {
         };
         let used = format_usage(&found.used);
         text.push_str(&format!("  the run would have {what} after record {}: {used}\n", found.seq));
+        text.push_str(&match found.final_summary {
+            Some(bound) => {
+                format!("  and a final summary, not recorded: {}\n", format_bound(&bound))
+            }
+            None if found.state == StateKind::Done || found.stop_reason.is_some() => String::new(),
+            None => "  what would have followed is not estimated\n".to_owned(),
+        });
     }
     text
+}
+
+fn format_bound(bound: &FinalSummaryBound) -> String {
+    let FinalSummaryBound { llm_calls, max_tokens, max_cost } = bound;
+    let calls = pluralize(*llm_calls, "model call", "model calls");
+    let tokens = pluralize(*max_tokens, "token", "tokens");
+    let cost = max_cost.map_or_else(String::new, |cost| format!(" and ${cost:.4}"));
+    format!("{calls}, at most {tokens}{cost}")
 }
 
 fn format_decision(decision: &ChangedDecision) -> String {

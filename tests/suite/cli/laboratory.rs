@@ -267,6 +267,41 @@ fn other_settings_show_where_a_stored_session_would_have_differed() {
     assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
 }
 
+/// The closing call of a limit is not recorded, so the report has its upper bound, and the real call stays within it.
+#[test]
+fn a_final_summary_that_is_not_recorded_is_counted_with_its_upper_bound() {
+    let world = CliFixture::new();
+    let script = format!("price = {{ input = 1.0, output = 4.0 }}\n{EDITS}");
+    let ran = |args: &[&str]| {
+        world.run_script(&script, &[&["--mode", "yolo", "--json"][..], args].concat()).json()
+    };
+    let session = ran(&[])["session_id"].as_str().unwrap().to_owned();
+    for limit in [["--max-steps", "1"], ["--budget", "0.006"]] {
+        let what_if = |more: &[&str]| {
+            world.run(&[&["what-if", &session, limit[0], limit[1]][..], more].concat())
+        };
+        let found = &what_if(&["--json"]).json()["divergence"];
+        let (used, bound) = (&found["used"], &found["final_summary"]);
+        let real = ran(&limit);
+        assert_eq!(real["stop_reason"], found["stop_reason"]);
+        let calls = used["llm_calls"].as_u64().unwrap() + bound["llm_calls"].as_u64().unwrap();
+        assert_eq!(real["llm_calls"], calls, "{found}");
+        let cost = used["cost"].as_f64().unwrap() + bound["max_cost"].as_f64().unwrap();
+        assert!(real["cost"].as_f64().unwrap() <= cost, "{found} {real}");
+        assert!(bound["max_tokens"].as_u64().unwrap() >= 1_010, "{found}");
+        let text = what_if(&[]).out;
+        assert!(
+            text.contains("and a final summary, not recorded: 1 model call, at most"),
+            "{text}"
+        );
+    }
+    // Nothing is left that could pay for one, and a run without time makes no call.
+    for limit in [["--max-tokens", "0"], ["--step-timeout", "0"]] {
+        let text = world.run(&["what-if", &session, limit[0], limit[1]]).out;
+        assert!(text.contains("would have ended") && !text.contains("final summary"), "{text}");
+    }
+}
+
 #[test]
 fn what_would_have_changed_is_shown_in_words() {
     let world = CliFixture::new();
