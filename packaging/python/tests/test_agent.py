@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import sys
 import threading
 import unittest
@@ -58,6 +59,29 @@ class AgentTest(FolderTest):
         a = {"type": "integer", "description": "The first number."}
         self.assertEqual(tool["function"]["parameters"]["properties"], {"a": a, "b": {"type": "integer"}})
         self.assertEqual([message["role"] for message in model.requests[0].messages], ["system", "user"])
+
+    def test_what_is_no_model_or_task_is_refused_at_once(self) -> None:
+        for no_model in (None, 5, ["openai/gpt-5"]):
+            with self.assertRaisesRegex(TypeError, "'provider/name' or a function"):
+                self.agent(no_model)
+        model = Script("Never.")
+        agent = self.agent(model, sessions=self.folder / "sessions")
+        for empty in ("", " \n"):
+            with self.assertRaisesRegex(ValueError, "the task is empty"):
+                agent.run(empty)
+            with self.assertRaisesRegex(ValueError, "the message is empty"):
+                agent.resume("last", empty)
+        none: Any = None
+        with self.assertRaises(TypeError):
+            agent.run(none)
+        self.assertEqual(model.requests, [])
+
+    def test_the_hash_of_a_stored_journal_is_in_the_result(self) -> None:
+        sessions = self.folder / "sessions"
+        stored = self.agent(Script("One."), sessions=sessions).run("Answer.")
+        [path] = sessions.rglob("*.jsonl")
+        self.assertEqual(stored.journal_hash, hashlib.sha256(path.read_bytes()).hexdigest())
+        self.assertIsNone(self.agent(Script("Two.")).run("Answer.").journal_hash)
 
     def test_built_in_tools_work_on_the_workspace(self) -> None:
         (self.folder / "note.txt").write_text("Buy milk.\n")

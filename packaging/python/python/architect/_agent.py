@@ -45,6 +45,8 @@ class Result:
     """In US dollars, if the model has a price."""
     denied: list[dict[str, Any]]
     error: str | None
+    journal_hash: str | None
+    """The SHA-256 of the journal of the session, if it is stored."""
     document: dict[str, Any]
     """All fields of the document, as `architect schema result` describes them."""
 
@@ -88,7 +90,11 @@ class Agent:
         * `output_schema`: the JSON Schema of the final answer, which is then JSON.
         * `on_event`: called with each event of a run, as `architect run --output-format stream-json` prints it.
         * `settings`: any keys of the configuration, for example `{"llm.effort": "high"}`.
+
+        Raises `TypeError` if the model is neither a name nor a function, and `SetupError` if an option is wrong.
         """
+        if not isinstance(model, str) and not callable(model):
+            raise TypeError(f"the model is 'provider/name' or a function, not {type(model).__name__}")
         name = model if isinstance(model, str) else f"python/{getattr(model, '__name__', type(model).__name__)}"
         options = {
             "model": name,
@@ -109,17 +115,20 @@ class Agent:
         self._native = _setup(lambda: _native.Agent(json.dumps(options), start, parts, report))
 
     def run(self, task: str, *, catch_interrupt: bool = False) -> Result:
-        """Runs a task to its end. A run that ends early has a result too: see its `status`. Raises `SetupError` if the run
-        could not begin.
+        """Runs a task to its end. A run that ends early has a result too: see its `status`. Raises `ValueError` if the task is
+        empty, and `SetupError` if the run could not begin.
 
         Ctrl-C interrupts the run, whose session can be resumed, and then raises `KeyboardInterrupt`; with `catch_interrupt` it
         returns the result of the interrupted run. A second Ctrl-C doesn't wait for the end of the run.
         """
+        _require_text("task", task)
         return self._result(lambda: self._native.run(task), catch_interrupt)
 
     def resume(self, session: str, message: str | None = None, *, catch_interrupt: bool = False) -> Result:
         """Resumes a stored session, with another message if there is one. The limits of steps and time begin again; those of
-        money and tokens count the whole session."""
+        money and tokens count the whole session. Raises as `run` does, also if the message is empty."""
+        if message is not None:
+            _require_text("message", message)
         return self._result(lambda: self._native.resume(session, message), catch_interrupt)
 
     def _result(self, run: Callable[[], tuple[str, BaseException | None]], catch_interrupt: bool) -> Result:
@@ -130,6 +139,13 @@ class Agent:
         if interruption is not None and not (catch_interrupt and isinstance(interruption, KeyboardInterrupt)):
             raise interruption
         return result
+
+
+def _require_text(what: str, text: str) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"the {what} is a text, not {type(text).__name__}")
+    if not text.strip():
+        raise ValueError(f"the {what} is empty")
 
 
 def _setup(action: Callable[[], Any]) -> Any:
