@@ -198,7 +198,7 @@ impl SessionStore {
                     .io_context("read", &self.journal_path(session))?;
             }
             let text = without_commands(text);
-            let mut masked = secrets.mask_bytes(&text);
+            let mut masked = secrets.mask_bytes_for_export(&text);
             is_masked |= masked != text;
             if is_masked
                 && stored.fingerprint.as_ref().is_some_and(|before| before.digest.is_some())

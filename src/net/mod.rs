@@ -16,6 +16,7 @@ mod readable_fields;
 mod resolver;
 mod retry_after;
 mod secret;
+mod secret_forms;
 pub mod sse;
 mod timed_transport;
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use thiserror::Error;
 
+use super::secret_forms::mask_forms;
 use crate::types::matches_wildcard;
 
 /// A key or a token. It is never printed or stored; only [`Secret::expose`] returns it.
@@ -179,6 +180,12 @@ impl Secrets {
         mask_key_patterns(&self.mask(text.to_owned()))
     }
 
+    /// Returns the text as it may leave this machine: everything masked that [`Self::mask_all`] masks, and what has the form of
+    /// a secret: private keys, JSON web tokens, passwords in addresses, and values of names that suggest a secret.
+    pub fn mask_for_export(&self, text: &str) -> String {
+        mask_forms(&self.mask_all(text))
+    }
+
     /// Returns the text with all secrets masked.
     pub fn mask(&self, text: String) -> String {
         let late = LATE_KEYS.read().unwrap_or_else(PoisonError::into_inner);
@@ -189,11 +196,12 @@ impl Secrets {
 
     /// Returns bytes with everything masked that [`Self::mask_all`] masks in text.
     pub fn mask_bytes(&self, bytes: &[u8]) -> Vec<u8> {
-        bytes.utf8_chunks().fold(Vec::with_capacity(bytes.len()), |mut masked, chunk| {
-            masked.extend_from_slice(self.mask_all(chunk.valid()).as_bytes());
-            masked.extend_from_slice(chunk.invalid());
-            masked
-        })
+        map_texts(bytes, |text| self.mask_all(text))
+    }
+
+    /// Returns bytes with everything masked that [`Self::mask_for_export`] masks in text.
+    pub fn mask_bytes_for_export(&self, bytes: &[u8]) -> Vec<u8> {
+        map_texts(bytes, |text| self.mask_for_export(text))
     }
 
     /// Returns the text with all secrets masked, and what a cut has left of one: the beginning before a line that stands for
@@ -283,6 +291,15 @@ impl Secrets {
     }
 }
 
+/// Returns bytes with their texts mapped; what is not UTF-8 stays.
+fn map_texts(bytes: &[u8], map: impl Fn(&str) -> String) -> Vec<u8> {
+    bytes.utf8_chunks().fold(Vec::with_capacity(bytes.len()), |mut mapped, chunk| {
+        mapped.extend_from_slice(map(chunk.valid()).as_bytes());
+        mapped.extend_from_slice(chunk.invalid());
+        mapped
+    })
+}
+
 /// A log in which all secrets are masked that [`Secrets::mask_all`] masks.
 pub struct MaskingWriter<W> {
     out: W,
@@ -309,7 +326,7 @@ impl<W: Write> Write for MaskingWriter<W> {
 
 /// Returns whether a value stands for a key that is not needed: the words of a placeholder, or one character again and
 /// again.
-fn is_placeholder(value: &str) -> bool {
+pub(super) fn is_placeholder(value: &str) -> bool {
     let lower = value.to_ascii_lowercase();
     let is_known = |word: &str| word.is_empty() || matches_wildcard(PLACEHOLDER_WORDS, word);
     lower.split(['-', '_', '.']).all(is_known)

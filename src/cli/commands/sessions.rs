@@ -287,7 +287,7 @@ pub(crate) fn export(args: &ExportArgs, world: &ProcessEnv) -> Result<u8, CliErr
         ExportFormat::Jsonl => export_records(&stored.store, session, &stored.secrets),
         ExportFormat::Atif => {
             let trajectory = session_trajectory(&stored.store, session)?;
-            output::print(&stored.secrets.mask_all(&output::to_json(&trajectory)))
+            output::print(&stored.secrets.mask_for_export(&output::to_json(&trajectory)))
         }
     }
 }

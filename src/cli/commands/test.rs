@@ -21,7 +21,7 @@ pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
         let session = stored.find_and_report_folder(session)?;
         stored.check_damage(session, args.partial)?;
         let text = scenario::scenario_from_session(&stored.store, session)?;
-        return output::print(&stored.secrets.mask_all(&text));
+        return output::print(&stored.secrets.mask_for_export(&text));
     }
     if let Some(text) = &args.from_all {
         return write_suite(args, text, world);
@@ -61,7 +61,7 @@ fn write_suite(args: &TestArgs, text: &str, world: &ProcessEnv) -> Result<u8, Cl
     for WrittenScenario { file, session_id, .. } in &suite.scenarios {
         let text = scenario::scenario_from_session(&stored.store, *session_id)?;
         let file = args.out.join(file);
-        save(Path::new("."), &file, stored.secrets.mask_all(&text).as_bytes())
+        save(Path::new("."), &file, stored.secrets.mask_for_export(&text).as_bytes())
             .map_err(CliError::failed)?;
     }
     let printed = match args.json {

@@ -197,6 +197,44 @@ fn recordings_of_other_programs_are_checked() {
     let trace = |last: &str| [user, call, last, ""].join("\n");
     world.write("sound.jsonl", &trace(&result("a"))).write("broken.jsonl", &trace(&result("b")));
     let conform = |file: &str, args: &[&str]| {
+/// The files and the calls of a session may have secrets that are no keys of this program.
+#[test]
+fn a_scenario_and_an_export_have_no_secrets_of_the_workspace() {
+    let world = CliFixture::new();
+    let key =
+        "-----BEGIN PRIVATE KEY-----\nMIIEvAIBADANBgkqhkiG9w0BAQEF\n-----END PRIVATE KEY-----\n";
+    world
+        .write("key.pem", key)
+        .write(".env", "DB=postgres://u:sesame1@h/db\nA_SECRET=opensesame\n");
+    let script = r#"
+        [[turn]]
+        calls = [
+            { name = "read_file", arguments = { path = "key.pem" } },
+            { name = "read_file", arguments = { path = ".env" } },
+            { name = "write_file", arguments = { path = "b.py", content = "password = input()\npassword = 'opensesame'\n" } },
+        ]
+        [[turn]]
+        text = "Done."
+    "#;
+    let args = ["--mode", "yolo", "--set", "guardrails.sensitive_files=[]"];
+    assert_eq!(world.run_script(script, &args).code, 0);
+    let scenario = world.run(&["test", "--from", "last"]).out;
+    let exported = ["jsonl", "atif"].map(|it| world.run(&["export", "last", "--format", it]).out);
+    for text in exported.iter().chain([&scenario]) {
+        for secret in ["MIIEvAIBADAN", "sesame1", "opensesame"] {
+            assert!(!text.contains(secret), "{secret}: {text}");
+        }
+        assert!(text.contains("password = input()") && text.contains("A_SECRET=***"), "{text}");
+    }
+    // What is masked is the same in the files, the calls and the results.
+    world.write("made.toml", &scenario);
+    let tested = world.run(&["test", "made.toml"]);
+    assert_eq!(tested.code, 0, "{}{}", tested.out, scenario);
+    world.write("session.jsonl", &exported[0]);
+    assert_eq!(world.run(&["sessions", "import", "session.jsonl"]).code, 0);
+    assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
+}
+
         world.run(&[&["conform", file, "--from", "openai"][..], args].concat())
     };
     let sound = conform("sound.jsonl", &[]);
