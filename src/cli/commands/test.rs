@@ -4,10 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use architect::app::ProcessEnv;
+use architect::journal::SessionId;
 use architect::types::pluralize;
 use architect::view::{sanitize, save};
 use architect::workflow::scenario::{
-    self, Scenario, ScenarioOutcome, ScenarioResult, ScenarioSuite, WrittenScenario,
+    self, NoScenarioReason, Scenario, ScenarioOutcome, ScenarioResult, ScenarioSuite,
+    WrittenScenario,
 };
 
 use crate::cli::args::TestArgs;
@@ -20,6 +22,7 @@ pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
         let stored = SessionLookup::open(&args.layers, args.last, world)?;
         let session = stored.find_and_report_folder(session)?;
         stored.check_damage(session, args.partial)?;
+        check_single_run(&stored, session, args.partial)?;
         let text = scenario::scenario_from_session(&stored.store, session)?;
         return output::print(&stored.secrets.mask_for_export(&text));
     }
@@ -44,14 +47,33 @@ pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     Ok(u8::from(!tested.iter().all(ScenarioResult::has_passed)))
 }
 
+/// Checks that a session is a single run that has ended; what comes before damage needs no end.
+fn check_single_run(
+    stored: &SessionLookup,
+    session: SessionId,
+    partial: bool,
+) -> Result<(), CliError> {
+    let reason = scenario::no_scenario_reason(&stored.store, session)?;
+    match reason.filter(|reason| !partial || *reason != NoScenarioReason::Unfinished) {
+        None => Ok(()),
+        Some(reason) => Err(CliError::usage(format!("session {session} {reason}"))
+            .hint("a scenario repeats a single run to its end; `architect test --from-all` lists what it leaves out")),
+    }
+}
+
 /// Writes the scenarios of a suite, each into a file that its session names.
 fn write_suite(args: &TestArgs, text: &str, world: &ProcessEnv) -> Result<u8, CliError> {
     let stored = SessionLookup::open(&args.layers, args.last, world)?;
     let suite = scenario::choose_sessions(&stored.store, text)?;
     if suite.scenarios.is_empty() {
-        let found = match text {
-            "" => "no stored session has ended".to_owned(),
-            text => format!("no stored session that has ended matches '{text}'"),
+        let left_out = left_out(&suite);
+        let found = match (text, left_out.is_empty()) {
+            ("", true) => "no stored session has ended".to_owned(),
+            (text, true) => format!("no stored session that has ended matches '{text}'"),
+            ("", false) => format!("no stored session can become a scenario: {left_out}"),
+            (text, false) => {
+                format!("no session that matches '{text}' can become a scenario: {left_out}")
+            }
         };
         return Err(CliError::usage(found).hint("`architect sessions` lists the stored sessions"));
     }
@@ -85,6 +107,15 @@ fn format_suite(suite: &ScenarioSuite) -> String {
         pluralize(suite.paths, "path", "paths"),
         pluralize(suite.transitions, "transition", "transitions"),
     ));
+    let left_out = left_out(suite);
+    if !left_out.is_empty() {
+        text.push_str(&format!("left out: {left_out}\n"));
+    }
+    text
+}
+
+/// Returns how many sessions were left out, and why; empty if none were.
+fn left_out(suite: &ScenarioSuite) -> String {
     let left_out = [
         (suite.resumed, "resumed or forked"),
         (suite.unfinished, "not ended"),
@@ -92,10 +123,7 @@ fn format_suite(suite: &ScenarioSuite) -> String {
     ];
     let left_out = left_out.into_iter().filter(|(count, _)| *count > 0);
     let left_out: Vec<String> = left_out.map(|(count, why)| format!("{count} {why}")).collect();
-    if !left_out.is_empty() {
-        text.push_str(&format!("left out: {}\n", left_out.join(", ")));
-    }
-    text
+    left_out.join(", ")
 }
 
 /// Reads all of them before one is played; everything that is wrong is reported at once.

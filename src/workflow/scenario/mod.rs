@@ -63,4 +63,6 @@ pub use report::{TestDocument, format_text, to_json, to_junit};
 pub use run::{ScenarioOutcome, ScenarioResult, find_scenarios, run_all};
 pub use scheduled_action::{ScenarioAction, ScheduledAction};
 pub use session_scenario::scenario_from_session;
-pub use suite::{ScenarioSuite, WrittenScenario, choose_sessions};
+pub use suite::{
+    NoScenarioReason, ScenarioSuite, WrittenScenario, choose_sessions, no_scenario_reason,
+};

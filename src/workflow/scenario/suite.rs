@@ -1,6 +1,7 @@
 //! Stored sessions as a suite of scenarios: the fewest that take every transition that the sessions took.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -48,6 +49,45 @@ pub struct WrittenScenario {
     pub transitions: usize,
     /// Those that no scenario before it takes.
     pub added: usize,
+}
+
+/// Why a session can't become a scenario, which repeats a single run to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoScenarioReason {
+    /// It was resumed, or is a fork that was.
+    Resumed,
+    /// It has not ended.
+    Unfinished,
+}
+
+impl fmt::Display for NoScenarioReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Resumed => "was resumed or forked",
+            Self::Unfinished => "has not ended",
+        })
+    }
+}
+
+/// Returns why a session can't become a scenario; `None` if it can.
+///
+/// # Errors
+///
+/// Fails if the session can't be read.
+pub fn no_scenario_reason(
+    store: &SessionStore,
+    session: SessionId,
+) -> Result<Option<NoScenarioReason>, JournalError> {
+    let mut is_resumed = false;
+    let (history, _) = store.replay(session, |_, stored, _| {
+        is_resumed |= matches!(stored.content, StoredContent::Resumed(_));
+    })?;
+    let is_unfinished = history.machine.state.outcome().is_none();
+    Ok(match (is_resumed, is_unfinished) {
+        (true, _) => Some(NoScenarioReason::Resumed),
+        (false, true) => Some(NoScenarioReason::Unfinished),
+        (false, false) => None,
+    })
 }
 
 /// A session that may be chosen.

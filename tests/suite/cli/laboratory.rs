@@ -168,6 +168,15 @@ fn stored_sessions_become_the_fewest_scenarios_that_take_their_transitions() {
     let answers = world.run(&["test", "--from-all", "LLM_DONE", "--out", "answers"]);
     assert!(answers.out.contains("1 scenario from 2 sessions with 2 paths"), "{}", answers.out);
     assert!(answers.out.contains("left out: 1 resumed or forked"), "{}", answers.out);
+    // The newest session was resumed.
+    let rows = world.run(&["sessions", "--json"]).json();
+    let resumed = rows[0]["session_id"].as_str().unwrap();
+    let refused = world.run(&["test", "--from-all", resumed]);
+    assert_eq!(refused.code, 3);
+    assert!(refused.err.contains("can become a scenario: 1 resumed or forked"), "{}", refused.err);
+    let refused = world.run(&["test", "--from", resumed]);
+    assert_eq!((refused.code, &*refused.out), (3, ""));
+    assert!(refused.err.contains("was resumed or forked"), "{}", refused.err);
     let nothing = world.run(&["test", "--from-all", "zebra"]);
     assert!(nothing.code == 3 && nothing.err.contains("zebra"), "{}", nothing.err);
 }
@@ -188,15 +197,6 @@ fn a_scenario_from_a_session_has_no_key() {
     }
 }
 
-#[test]
-fn recordings_of_other_programs_are_checked() {
-    let world = CliFixture::new();
-    let user = r#"{"role": "user", "content": "Do it."}"#;
-    let call = r#"{"role": "assistant", "tool_calls": [{"id": "a"}]}"#;
-    let result = |id: &str| format!(r#"{{"role": "tool", "tool_call_id": "{id}", "content": ""}}"#);
-    let trace = |last: &str| [user, call, last, ""].join("\n");
-    world.write("sound.jsonl", &trace(&result("a"))).write("broken.jsonl", &trace(&result("b")));
-    let conform = |file: &str, args: &[&str]| {
 /// The files and the calls of a session may have secrets that are no keys of this program.
 #[test]
 fn a_scenario_and_an_export_have_no_secrets_of_the_workspace() {
@@ -235,6 +235,15 @@ fn a_scenario_and_an_export_have_no_secrets_of_the_workspace() {
     assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
 }
 
+#[test]
+fn recordings_of_other_programs_are_checked() {
+    let world = CliFixture::new();
+    let user = r#"{"role": "user", "content": "Do it."}"#;
+    let call = r#"{"role": "assistant", "tool_calls": [{"id": "a"}]}"#;
+    let result = |id: &str| format!(r#"{{"role": "tool", "tool_call_id": "{id}", "content": ""}}"#);
+    let trace = |last: &str| [user, call, last, ""].join("\n");
+    world.write("sound.jsonl", &trace(&result("a"))).write("broken.jsonl", &trace(&result("b")));
+    let conform = |file: &str, args: &[&str]| {
         world.run(&[&["conform", file, "--from", "openai"][..], args].concat())
     };
     let sound = conform("sound.jsonl", &[]);

@@ -177,6 +177,8 @@ fn a_session_that_did_not_end_has_no_empty_reason() {
     let world = with_old_journal("crashed");
     let shown = world.run(&["sessions", "show", "last", "--any-folder"]).out;
     assert!(shown.contains("status     unfinished\n"), "{shown}");
+    let refused = world.run(&["test", "--from", "last", "--any-folder"]);
+    assert!(refused.code == 3 && refused.err.contains("has not ended"), "{}", refused.err);
 }
 
 /// It was interrupted before its first reply.
