@@ -35,7 +35,7 @@ impl RunBounds {
         let first = start(rules.clone(), ConversationItem::user(MessageOrigin::Task, "")).state;
         let run = first.run();
         let pays = |purpose| budget::reserve(run, &RequestSize::default(), purpose).is_ok();
-        let has_time = rules.limits.allow_calls();
+        let has_time = rules.limits.allow_calls() && rules.limits.timeout != Some(TimeSpan::ZERO);
         let begins = has_time && pays(CallPurpose::Agent) && rules.loop_detection.end_at > 1;
         let steps = if begins { rank(&first).steps } else { 0 };
         let closing = u64::from(has_time && pays(CallPurpose::Closing));

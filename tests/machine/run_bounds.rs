@@ -6,7 +6,7 @@ use architect::machine::{
 };
 use architect::types::{
     CountLimits, EffectId, Fault, FaultKind, LoopDetection, MicroUsd, Price, Reply, ReplyFinish,
-    RunLimits, RunRules, TimeSpan, Tokens, ToolResult, ToolStatus, Usage,
+    RunLimits, RunRules, RunTime, TimeSpan, Tokens, ToolResult, ToolStatus, Usage,
 };
 use proptest::prelude::*;
 
@@ -270,4 +270,19 @@ fn the_time_is_used_up_but_for_the_exit() {
     let (ended, bound) = (machine.state.run().now, RunBounds::new(&rules).time.unwrap());
     let margin = TimeSpan::from_millis(250);
     assert_eq!(ended.after(margin).0, bound.0);
+}
+
+/// No time is left for a call, also not for a final summary.
+#[test]
+fn a_run_without_time_makes_no_call() {
+    let limits = RunLimits { timeout: Some(TimeSpan::ZERO), ..RunLimits::default() };
+    let rules = RunRules { limits, ..RunRules::default() };
+    let RunBounds { calls, requests, steps, .. } = RunBounds::new(&rules);
+    assert_eq!((calls, requests, steps), (0, Some(0), 0));
+    let (machine, _) = Machine::start(rules, Conversation::new(0), small_model::task());
+    let size = RequestSize::default();
+    let prepared = Event::Prepared { id: EffectId(1), size, messages: [].into() };
+    let (machine, output) = machine.handle(RunTime::START, prepared);
+    assert!(output.effects.iter().all(|effect| !matches!(effect, Effect::CallModel { .. })));
+    assert_eq!((machine.state.kind(), machine.state.run().requests), (StateKind::Done, 0));
 }
