@@ -1,9 +1,9 @@
 //! `architect machine`: the statechart that a run follows, and what a run uses at most.
 
 use architect::app::{AppError, ProcessEnv, ResolvedModel};
-use architect::config::{ModelLimits, run_rules};
+use architect::config::{EvaluationMode, ModelLimits, run_rules};
 use architect::machine::RunBounds;
-use architect::types::{RunRules, pluralize};
+use architect::types::{RunLimits, RunRules, pluralize};
 use architect::view::chart;
 
 use crate::cli::args::{MachineArgs, SettingsArgs};
@@ -13,14 +13,69 @@ use crate::cli::output;
 
 pub(crate) fn run(args: &MachineArgs, env: &ProcessEnv) -> Result<u8, CliError> {
     let text = match args.bounds {
-        true => format_bounds(&bounds(&args.settings, env)?),
+        true => {
+            let (bounds, evaluation) = bounds(&args.settings, env)?;
+            format_bounds(&bounds) + &evaluation.map_or_else(String::new, |it| it.line(&bounds))
+        }
         false => chart::render(args.format).map_err(CliError::failed)?,
     };
     output::print(&text)
 }
 
-/// Returns the bounds of a run that these options begin. A configuration without a model has no price.
-fn bounds(args: &SettingsArgs, env: &ProcessEnv) -> Result<RunBounds, CliError> {
+/// What the evaluation of answers adds to a run.
+struct EvaluationBounds {
+    /// Evaluations.
+    evaluations: u64,
+    /// Model calls of each.
+    calls: u64,
+    /// How often the run is continued after an evaluation.
+    retries: u64,
+}
+
+impl EvaluationBounds {
+    /// Returns the bounds with at most this many retries; `None` if nothing is evaluated.
+    fn new(mode: EvaluationMode, max_retries: u32, rules: &RunRules) -> Option<Self> {
+        let retries = match mode {
+            EvaluationMode::Off => return None,
+            EvaluationMode::Basic => 0,
+            EvaluationMode::Full => u64::from(max_retries),
+        };
+        let limits = RunLimits { max_steps: 1, ..rules.limits.clone() };
+        let rules = RunRules { limits, has_checks: false, ..rules.clone() };
+        Some(Self { evaluations: retries + 1, calls: RunBounds::new(&rules).calls, retries })
+    }
+
+    /// Returns a line about the evaluations of a run with these bounds; none for a run that can have no answer.
+    fn line(&self, run: &RunBounds) -> String {
+        if run.calls == 0 {
+            return String::new();
+        }
+        let Self { evaluations, calls, retries } = *self;
+        let all = (run.calls.saturating_mul(retries + 1))
+            .saturating_add(calls.saturating_mul(evaluations));
+        let runs = match retries {
+            0 => String::new(),
+            _ => format!(", and {} as above", count(retries, "more run", "more runs")),
+        };
+        format!(
+            "evaluations come on top: at most {}, each with {}{runs}: {} in all, within the same cost, tokens and time\n",
+            count(evaluations, "evaluation", "evaluations"),
+            count(calls, "call", "calls"),
+            count(all, "call", "calls")
+        )
+    }
+}
+
+fn count(count: u64, one: &str, several: &str) -> String {
+    pluralize(usize::try_from(count).unwrap_or(usize::MAX), one, several)
+}
+
+/// Returns the bounds of a run that these options begin, and those of its evaluation. A configuration without a model has no
+/// price.
+fn bounds(
+    args: &SettingsArgs,
+    env: &ProcessEnv,
+) -> Result<(RunBounds, Option<EvaluationBounds>), CliError> {
     let config = config_options::load_settings(args, env)?;
     let agent =
         config.agent(args.agent.as_deref().unwrap_or(DEFAULT_AGENT)).map_err(AppError::from)?;
@@ -32,17 +87,15 @@ fn bounds(args: &SettingsArgs, env: &ProcessEnv) -> Result<RunBounds, CliError> 
         rules(&ModelLimits::default())
     };
     // A session that others can reach may have a follow-up waiting.
-    let mut bounds = RunBounds::new(&RunRules { has_checks: true, ..rules });
+    let mut bounds = RunBounds::new(&RunRules { has_checks: true, ..rules.clone() });
     // The budget holds for any price.
     bounds.cost = config.settings.limits.budget_usd;
-    Ok(bounds)
+    let evaluation = &config.settings.evaluation;
+    Ok((bounds, EvaluationBounds::new(evaluation.mode, evaluation.max_retries, &rules)))
 }
 
 fn format_bounds(bounds: &RunBounds) -> String {
     let RunBounds { calls, requests, cost, tokens, time, steps } = *bounds;
-    let count = |count: u64, one, several| {
-        pluralize(usize::try_from(count).unwrap_or(usize::MAX), one, several)
-    };
     let no_limit = |of: &str, key: &str| format!("no limit of {of}; `{key}` sets one");
     let calls = count(calls, "call", "calls");
     let mut lines = vec![
@@ -85,6 +138,25 @@ mod tests {
     use architect::types::{MicroUsd, TimeSpan, Tokens};
 
     use super::*;
+
+    #[test]
+    fn evaluations_and_the_runs_after_them_come_on_top() {
+        let run =
+            RunBounds { calls: 10, requests: None, cost: None, tokens: None, time: None, steps: 1 };
+        let full = EvaluationBounds { evaluations: 3, calls: 4, retries: 2 };
+        let line = "evaluations come on top: at most 3 evaluations, each with 4 calls, and 2 more runs as above: \
+                    42 calls in all, within the same cost, tokens and time\n";
+        assert_eq!(full.line(&run), line);
+        let basic = EvaluationBounds { evaluations: 1, calls: 4, retries: 0 };
+        assert!(basic.line(&run).contains("1 evaluation, each with 4 calls: 14 calls in all"));
+        assert_eq!(full.line(&RunBounds { calls: 0, ..run }), "");
+        // The evaluator has one step, whatever the run has.
+        let rules = RunRules::default();
+        assert!(EvaluationBounds::new(EvaluationMode::Off, 2, &rules).is_none());
+        let bounds = EvaluationBounds::new(EvaluationMode::Full, 2, &rules).unwrap();
+        assert_eq!((bounds.evaluations, bounds.retries), (3, 2));
+        assert!(bounds.calls > 0 && bounds.calls < RunBounds::new(&rules).calls);
+    }
 
     #[test]
     fn each_bound_has_a_line() {
