@@ -25,6 +25,10 @@ pub(crate) struct StatsArgs {
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
 
+    /// Read a damaged journal up to the damage
+    #[arg(long)]
+    pub(crate) partial: bool,
+
     #[command(flatten)]
     pub(crate) layers: LayerArgs,
 }

@@ -87,7 +87,7 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
 }
 
 /// Warns about damaged sessions, and returns the exit code of a command that has shown them.
-fn report_damage(rows: &[SessionRow], partial: bool) -> u8 {
+pub(super) fn report_damage(rows: &[SessionRow], partial: bool) -> u8 {
     let damaged = || rows.iter().filter(|row| row.damaged);
     for row in damaged() {
         let why = row.problem.as_deref().unwrap_or_default();

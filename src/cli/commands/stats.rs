@@ -3,9 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use architect::app::{ProcessEnv, session_statistics};
-use architect::journal::WallTime;
+use architect::journal::{SessionIndex, WallTime};
 use jiff::civil::Date;
 
+use super::sessions::report_damage;
 use crate::cli::args::{LastArgs, StatsArgs, StatsFormat};
 use crate::cli::error::CliError;
 use crate::cli::output;
@@ -21,7 +22,8 @@ pub(crate) fn run(args: &StatsArgs, world: &ProcessEnv) -> Result<u8, CliError> 
         StatsFormat::Json => output::to_json(&statistics),
         StatsFormat::Html => statistics.html(),
     };
-    output::print(&stored.secrets.mask_all(&text))
+    output::print(&stored.secrets.mask_all(&text))?;
+    Ok(report_damage(&SessionIndex::open(&stored.store)?.list()?, args.partial))
 }
 
 /// Returns a time in RFC 3339, or its beginning: a date, or the time that a duration before now was.

@@ -38,7 +38,7 @@ fn commands(world: &CliFixture) -> Vec<Vec<String>> {
     let id = path.file_stem().unwrap().to_str().unwrap();
     let all = format!(
         "sessions show {id}|sessions export {id}|sessions list|sessions costs|sessions search Done|trace {id}|\
-         trace {id} --html {}|test --from {id}|fork {id} --only",
+         trace {id} --html {}|test --from {id}|fork {id} --only|stats",
         page.display()
     );
     all.split('|').map(|line| line.split(' ').map(str::to_owned).collect()).collect()
