@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use thiserror::Error;
 use ureq::http::Uri;
 
-use super::secret::MASK;
+use super::secret_forms::MASK;
 
 /// The base URL of an API: scheme, host, and path prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -28,7 +28,8 @@ pub use error::{ExchangePhase, NetError};
 pub use options::{HttpOptions, HttpProxy, HttpTimeouts};
 pub use readable_fields::ReadableFields;
 pub use retry_after::{MAX_RETRY_DELAY, retry_after};
-pub(crate) use secret::{MASK, RESERVED_IN_ADDRESS};
+pub(crate) use secret::RESERVED_IN_ADDRESS;
 pub use secret::{MaskingWriter, Secret, SecretError, Secrets, address_parameters, mask_address};
+pub(crate) use secret_forms::MASK;
 
 pub use ureq::http::{HeaderMap, HeaderName, HeaderValue, header};

@@ -7,8 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use thiserror::Error;
 
-use super::secret_forms::mask_forms;
-use crate::types::matches_wildcard;
+use super::secret_forms::{MASK, is_placeholder, mask_forms};
 
 /// A key or a token. It is never printed or stored; only [`Secret::expose`] returns it.
 #[derive(Clone, PartialEq, Eq)]
@@ -24,9 +23,6 @@ pub enum SecretError {
     #[error("has a character that no key has (a space, a line break, or one outside ASCII)")]
     Malformed,
 }
-
-/// The replacement for a secret.
-pub(crate) const MASK: &str = "***";
 
 /// What is encoded in a value within an address (RFC 3986, 2.3).
 pub(crate) const RESERVED_IN_ADDRESS: AsciiSet =
@@ -99,10 +95,6 @@ const MIN_SECRET_LENGTH: usize = 12;
 /// The length of the shortest key: of a provider, or a value that is named as a key. Shorter values are placeholders for
 /// servers that ignore the key.
 const MIN_KEY_LENGTH: usize = 8;
-
-/// The words of placeholders for keys, such as `not-needed`.
-const PLACEHOLDER_WORDS: &str = "a|api|apikey|change|changeme|default|dummy|empty|example|fake|ignored|insert|key|lm|local|me|\
-    my|needed|no|none|not|null|placeholder|required|secret|set|sk|studio|test|token|unused|used|your";
 
 impl Secrets {
     /// Returns the values that differ from ordinary text: long, a single word, and neither a path nor an address.
@@ -322,15 +314,6 @@ impl<W: Write> Write for MaskingWriter<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
-}
-
-/// Returns whether a value stands for a key that is not needed: the words of a placeholder, or one character again and
-/// again.
-pub(super) fn is_placeholder(value: &str) -> bool {
-    let lower = value.to_ascii_lowercase();
-    let is_known = |word: &str| word.is_empty() || matches_wildcard(PLACEHOLDER_WORDS, word);
-    lower.split(['-', '_', '.']).all(is_known)
-        || lower.bytes().all(|byte| byte == lower.as_bytes()[0])
 }
 
 /// The prefixes of well-known keys, and the minimum length of what follows.

@@ -6,7 +6,10 @@
 
 use std::ops::Range;
 
-use super::secret::{MASK, is_placeholder};
+use crate::types::matches_wildcard;
+
+/// The replacement for a secret.
+pub(crate) const MASK: &str = "***";
 
 /// The shortest value that is masked because of its name.
 const MIN_VALUE: usize = 8;
@@ -311,6 +314,19 @@ fn is_code(value: &str, sign: char) -> bool {
         && value.starts_with(|c: char| c.is_ascii_uppercase())
         && value.bytes().all(|byte| byte.is_ascii_alphabetic());
     is_path || is_words || is_type
+}
+
+/// The words of placeholders for keys, such as `not-needed`.
+const PLACEHOLDER_WORDS: &str = "a|api|apikey|change|changeme|default|dummy|empty|example|fake|ignored|insert|key|lm|local|me|\
+    my|needed|no|none|not|null|placeholder|required|secret|set|sk|studio|test|token|unused|used|your";
+
+/// Returns whether a value stands for a key that is not needed: the words of a placeholder, or one character again and
+/// again.
+pub(super) fn is_placeholder(value: &str) -> bool {
+    let lower = value.to_ascii_lowercase();
+    let is_known = |word: &str| word.is_empty() || matches_wildcard(PLACEHOLDER_WORDS, word);
+    lower.split(['-', '_', '.']).all(is_known)
+        || lower.bytes().all(|byte| byte == lower.as_bytes()[0])
 }
 
 #[cfg(test)]

@@ -7,42 +7,48 @@
 
 use crate::types::Tokens;
 
-/// The parts of a token that weights are counted in.
+/// The parts of a token that weights are counted in, and the weight of most bytes: digits, signs, lines, and all bytes of
+/// other characters.
 const TOKEN: u64 = 48;
 /// A small letter after another letter. Random letters without vowels have the most tokens.
 const SMALL_LETTER: u64 = TOKEN * 2 / 3;
+/// The first letter after a space: both share a token.
+const LETTER_AFTER_SPACE: u64 = 0;
 /// A space after two others.
 const FURTHER_SPACE: u64 = TOKEN / 16;
 
-/// What a byte is, as far as the weight of the next one depends on it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CharacterClass {
-    Alphabetic,
-    Space,
-    Spaces,
-    Other,
-}
+/// The bytes that are looked at together. Their counts fit into a byte, so that the compiler can take many at a time.
+const CHUNK: usize = 240;
 
 /// Returns the most tokens that this text can have.
 pub(crate) fn most_tokens(text: &str) -> Tokens {
-    let (mut weight, mut previous) = (0, CharacterClass::Other);
-    for byte in text.bytes() {
-        let (kind, added) = match (byte, previous) {
-            // The first letter of a word shares a token with the space before it.
-            (b'a'..=b'z' | b'A'..=b'Z', CharacterClass::Space | CharacterClass::Spaces) => {
-                (CharacterClass::Alphabetic, 0)
-            }
-            (b'a'..=b'z', CharacterClass::Alphabetic) => (CharacterClass::Alphabetic, SMALL_LETTER),
-            (b'a'..=b'z' | b'A'..=b'Z', _) => (CharacterClass::Alphabetic, TOKEN),
-            (b' ', CharacterClass::Spaces) => (CharacterClass::Spaces, FURTHER_SPACE),
-            (b' ', CharacterClass::Space) => (CharacterClass::Spaces, TOKEN),
-            (b' ', _) => (CharacterClass::Space, TOKEN),
-            // Digits, signs, lines, control characters, and the bytes of all others.
-            _ => (CharacterClass::Other, TOKEN),
-        };
-        (weight, previous) = (weight + added, kind);
+    let bytes = text.as_bytes();
+    // The two bytes before each: the first two have the full weight.
+    let [before, two_before] = [1, 2].map(|by| &bytes[2.min(bytes.len()).saturating_sub(by)..]);
+    let after = &bytes[2.min(bytes.len())..];
+    let chunks = after.chunks(CHUNK).zip(before.chunks(CHUNK)).zip(two_before.chunks(CHUNK));
+    let saved = chunks.map(|((chunk, before), two_before)| saved_weight(chunk, before, two_before));
+    Tokens((TOKEN * bytes.len() as u64 - saved.sum::<u64>()).div_ceil(TOKEN))
+}
+
+fn is_alphabetic(byte: u8) -> bool {
+    // One comparison instead of two.
+    (byte | 0x20).is_ascii_lowercase()
+}
+
+/// Returns how much less than the full weight bytes have, beside those before them.
+fn saved_weight(chunk: &[u8], before: &[u8], two_before: &[u8]) -> u64 {
+    let (mut small, mut first, mut spaces) = (0_u8, 0_u8, 0_u8);
+    for ((byte, before), two_before) in chunk.iter().zip(before).zip(two_before) {
+        let (is_space, is_after, is_third) = (*byte == b' ', *before == b' ', *two_before == b' ');
+        small += u8::from(byte.is_ascii_lowercase() & is_alphabetic(*before));
+        first += u8::from(is_alphabetic(*byte) & is_after);
+        spaces += u8::from(is_space & is_after & is_third);
     }
-    Tokens(weight.div_ceil(TOKEN))
+    [(small, SMALL_LETTER), (first, LETTER_AFTER_SPACE), (spaces, FURTHER_SPACE)]
+        .map(|(count, weight)| u64::from(count) * (TOKEN - weight))
+        .iter()
+        .sum()
 }
 
 #[cfg(test)]
@@ -118,6 +124,6 @@ mod tests {
             assert_eq!(most_tokens(text), Tokens(tokens), "{text}");
         }
         assert_eq!(most_tokens(&" ".repeat(2 + 16 * 10)), Tokens(2 + 10));
-        assert_eq!(most_tokens(&"x".repeat(1 + 3 * 10)), Tokens(1 + 2 * 10));
+        assert_eq!(most_tokens(&"x".repeat(2 + 3 * 10)), Tokens(2 + 2 * 10));
     }
 }
