@@ -1,7 +1,11 @@
 //! What commands must not read although the user can: keys, tokens, passwords, and sockets of daemons that grant rights.
 
 use std::fs;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::process_env::ProcessEnv;
 use crate::config::{Config, has_address_with_user};
@@ -37,12 +41,27 @@ const SETTINGS_FILES: &str = "
 /// Those of them of which commands read the lines about registries, each with its own key.
 const REDACTED_FILES: &str = ".npmrc .yarnrc .config/pip/pip.conf .pip/pip.conf";
 
-/// Keys of these files that registries need, beside their addresses.
-const SHOWN_KEYS: [&str; 5] = ["cafile", "cert", "strict-ssl", "trusted-host", "timeout"];
+/// The sections of pip's configuration that are shown.
+const PIP_SECTIONS: [&str; 4] = ["[global]", "[install]", "[download]", "[wheel]"];
+
+/// The most bytes of settings that are read.
+const MAX_SETTINGS: u64 = 1 << 20;
 
 /// What stands before a secret in such a file.
-const SECRET_MARKERS: [&str; 7] =
-    ["_auth", "_password", "authtoken", "<password>", "<master>", "password=", "password ="];
+const SECRET_MARKERS: [&str; 12] = [
+    "_auth",
+    "_password",
+    "authtoken",
+    "<password>",
+    "<master>",
+    "password=",
+    "password =",
+    "token=",
+    "token =",
+    "token:",
+    "token \"",
+    "otp=",
+];
 
 /// Sockets of daemons in the home.
 const SOCKET_PATHS: &str = "
@@ -93,7 +112,7 @@ pub(super) fn redacted_files(world: &ProcessEnv, hidden: &[PathBuf]) -> Vec<Reda
     let files = REDACTED_FILES.split_whitespace().map(|path| home.join(path));
     let files = files.filter(|file| hidden.contains(file));
     let shown = files.filter_map(|file| {
-        let text = without_secrets(&fs::read_to_string(&file).ok()?);
+        let text = registry_lines(&read_settings(&file).ok()??);
         names_registry(&text).then_some(RedactedFile { file, text })
     });
     shown.collect()
@@ -106,13 +125,18 @@ pub(super) fn hidden_registry_warning(config: &Config, world: &ProcessEnv) -> Op
         return None;
     }
     let home = world.folders().home?;
-    let settings = SETTINGS_FILES.split_whitespace();
-    let is_redacted = |file: &str| REDACTED_FILES.split_whitespace().any(|other| other == file);
-    let mut settings = settings.filter(|file| !is_redacted(file)).map(|path| home.join(path));
+    let mut settings = SETTINGS_FILES.split_whitespace().map(|path| home.join(path));
     let is_readable = |path: &Path| sandbox.readable.iter().any(|own| path.starts_with(own));
+    let is_redacted = |path: &Path, text: &str| {
+        let name = path.strip_prefix(&home).ok().and_then(Path::to_str).unwrap_or_default();
+        REDACTED_FILES.split_whitespace().any(|file| file == name)
+            && names_registry(&registry_lines(text))
+    };
     let file = settings.find(|path| {
-        let is_hidden = || has_secret(path) && !is_readable(path);
-        fs::read_to_string(path).is_ok_and(|text| names_registry(&text)) && is_hidden()
+        let text = read_settings(path).ok().flatten();
+        text.is_some_and(|text| names_registry(&text) && !is_redacted(path, &text))
+            && has_secret(path)
+            && !is_readable(path)
     })?;
     Some(describe_hidden_registry(&file))
 }
@@ -122,50 +146,59 @@ fn key_of(line: &str) -> &str {
     line.trim().split(['=', ' ']).next().unwrap_or_default().trim_end_matches(':')
 }
 
-/// Returns whether a key names a registry. Those that begin with an address are about the registry there.
-fn is_registry(key: &str) -> bool {
-    let key = key.to_lowercase();
-    !key.starts_with("//")
-        && ["registry", "index-url", "npmregistryserver"].iter().any(|name| key.ends_with(name))
-}
-
-/// Returns whether a line of settings for npm, yarn or pip names a registry.
+/// Returns whether a line of settings for npm, yarn or pip names a registry. Keys that begin with an address are about the
+/// registry there.
 fn names_registry(text: &str) -> bool {
-    text.lines().any(|line| is_registry(key_of(line)))
+    text.lines().map(|line| key_of(line).to_lowercase()).any(|key| {
+        !key.starts_with("//")
+            && ["registry", "index-url", "npmregistryserver"].iter().any(|name| key.ends_with(name))
+    })
 }
 
-/// Returns the lines of settings that name registries, without the users in their addresses, and what else [`SHOWN_KEYS`] has.
-fn without_secrets(text: &str) -> String {
-    let (mut shown, mut is_shown) = (String::new(), false);
-    for line in text.lines() {
-        let is_continued = line.starts_with([' ', '\t']) && !line.contains('=');
-        if !is_continued {
-            let key = key_of(line);
-            is_shown = is_registry(key) || SHOWN_KEYS.contains(&key);
-        }
-        let is_section = line.starts_with('[') && line.trim_end().ends_with(']');
-        let line = without_user(line);
-        let addresses = line.split_once("://").map_or("", |(_, rest)| rest);
-        let is_open = !addresses.contains(['?', '@']) && !has_secret_marker(&line);
-        if is_section || is_shown && is_open {
-            shown.push_str(&line);
-            shown.push('\n');
-        }
-    }
-    shown
+/// Returns the lines that are nothing but the address of a registry, without the user in it, and the sections of pip.
+fn registry_lines(text: &str) -> String {
+    text.lines().filter_map(registry_line).map(|line| line + "\n").collect()
 }
 
-/// Returns a line without the users and passwords in its addresses.
-fn without_user(line: &str) -> String {
-    let mut parts = line.split("://");
-    let mut whole = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part.find(|c: char| c == '/' || c.is_whitespace()).unwrap_or(part.len());
-        let host = part[..end].rfind('@').map_or(0, |at| at + 1);
-        whole.push_str("://");
-        whole.push_str(&part[host..]);
+fn registry_line(line: &str) -> Option<String> {
+    if PIP_SECTIONS.contains(&line.trim_end()) {
+        return Some(line.trim_end().to_owned());
     }
-    whole
+    let (key, value) = line.split_once('=').or_else(|| line.split_once(' '))?;
+    let (name, value) = (key.trim_end(), value.trim());
+    let is_scope = |scope: &str| {
+        scope.len() > 1
+            && scope[1..].chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    let is_registry = ["registry", "index-url", "extra-index-url"].contains(&name)
+        || name.strip_suffix(":registry").is_some_and(|it| it.starts_with('@') && is_scope(it));
+    let is_quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
+    let address = if is_quoted { &value[1..value.len() - 1] } else { value };
+    let (scheme, rest) = address.split_once("://")?;
+    let end = rest.find('/').unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let (domain, port) = host.split_once(':').unwrap_or((host, ""));
+    let is_plain = |text: &str, more: &str| {
+        text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
+    };
+    // Some registries take a token in the path.
+    let is_token = |part: &str| {
+        let digits = part.bytes().filter(u8::is_ascii_digit).count();
+        part.len() > 32 || part.len() >= 12 && digits >= 4
+    };
+    let is_open = !path.split('/').any(is_token);
+    let is_address = ["https", "http"].contains(&scheme)
+        && !domain.is_empty()
+        && is_plain(domain, "-.")
+        && port.chars().all(|c| c.is_ascii_digit())
+        && is_plain(path, "-._/")
+        && is_open;
+    (is_registry && is_address).then(|| {
+        let quote = if is_quoted { "\"" } else { "" };
+        let separator = if line.contains('=') { "=" } else { " " };
+        format!("{name}{separator}{quote}{scheme}://{host}{path}{quote}")
+    })
 }
 
 /// Returns whether nothing that commands need, each with links resolved and as it is named, is in a folder.
@@ -185,17 +218,25 @@ fn socket_path(value: &str) -> Option<PathBuf> {
     ["", "unix:", "unix:path=", "unix:dir="].contains(&scheme).then(|| Path::new("/").join(path))
 }
 
-fn has_secret(path: &Path) -> bool {
-    // A file that cannot be read here, or is not text, is hidden to be sure.
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) => return error.kind() != std::io::ErrorKind::NotFound,
-    };
-    has_secret_marker(&text)
+/// Reads a file of settings; `None` if it is no regular file, or too large. A pipe in its place does not block.
+fn read_settings(path: &Path) -> io::Result<Option<String>> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    file.take(MAX_SETTINGS + 1).read_to_string(&mut text)?;
+    Ok((text.len() as u64 <= MAX_SETTINGS).then_some(text))
 }
 
-fn has_secret_marker(text: &str) -> bool {
-    let text = text.to_lowercase();
+fn has_secret(path: &Path) -> bool {
+    // A file that cannot be read here, or is not text, is hidden to be sure.
+    let text = match read_settings(path) {
+        Ok(Some(text)) => text.to_lowercase(),
+        Ok(None) => return true,
+        Err(error) => return error.kind() != io::ErrorKind::NotFound,
+    };
     SECRET_MARKERS.iter().any(|mark| text.contains(mark))
         || text.contains("://") && has_address_with_user(&text)
 }
@@ -256,25 +297,53 @@ mod tests {
     fn settings_are_shown_without_their_secrets() {
         for (text, shown) in [
             (
-                "registry=https://npm.example/\n//npm.example/:_authToken=x\n@own:registry=https://u:pw@own.example/r/\nemail=a@b\n_auth=eA==",
-                "registry=https://npm.example/\n@own:registry=https://own.example/r/\n",
+                "registry=https://npm.example/\n//npm.example/:_authToken=x\n@own:registry=https://u:p@ss@own.example:80/r/\nemail=a@b",
+                "registry=https://npm.example/\n@own:registry=https://own.example:80/r/\n",
             ),
             (
-                "[global]\nindex-url = https://u:p@ss@pypi.example/simple\nextra-index-url =\n  https://tok@two.example/s\n  https://three.example/?token=x\npassword = y\n  more",
-                "[global]\nindex-url = https://pypi.example/simple\nextra-index-url =\n  https://two.example/s\n",
+                "[global]\nindex-url = https://u:pw@pypi.example/simple\npassword = y\n  https://x.example/S\n[S]",
+                "[global]\nindex-url=https://pypi.example/simple\n",
             ),
-            (
-                "registry \"https://yarn.example\"\n\"//yarn.example/:_authToken\" x",
-                "registry \"https://yarn.example\"\n",
-            ),
-            (
-                "registry=https://npm.example/?_authToken=x\ncafile=/etc/ca.pem",
-                "cafile=/etc/ca.pem\n",
-            ),
-            ("//registry=https://a\n_registry_token=x", ""),
-            ("registry=https://u:p/w@npm.example/", ""),
+            ("registry \"https://yarn.example\"", "registry \"https://yarn.example\"\n"),
         ] {
-            assert_eq!(without_secrets(text), shown, "{text}");
+            assert_eq!(registry_lines(text), shown, "{text}");
+        }
+        for hidden in [
+            "registry=https://a/?token=S",
+            "registry=https://a/ ; S",
+            "registry=https://a/#S",
+            "registry=https://a:S/",
+            "registry=//S@a/",
+            "registry=u:S@a/",
+            "registry=https:/u:S@a",
+            "registry=https://u:ab/S@a/",
+            "registry=https://u:S%40a/",
+            "registry=https://u:S＠a/",
+            "registry=S",
+            "registry \"https:\\/\\/u:S\\u0040a/\"",
+            "password:registry=https://S",
+            "_registry=https://S",
+            "x registry=https://S",
+            "registry=https://a/\0S",
+            "registry {\"token\":\"S\"}",
+            "  index-url = https://S",
+            "[S]",
+            "registry=https://a/0123456789abcdef0123456789/",
+            "cafile=/etc/S",
+        ] {
+            assert_eq!(registry_lines(hidden), "", "{hidden}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_of_settings_is_hidden_and_does_not_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, path("pipe"), rustix::fs::Mode::RWXU).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", path("endless")).unwrap();
+        fs::write(path("large"), "x".repeat(2 << 20)).unwrap();
+        for (name, hides) in [("pipe", true), ("endless", true), ("large", true), ("none", false)] {
+            assert_eq!(has_secret(&path(name)), hides, "{name}");
         }
     }
 

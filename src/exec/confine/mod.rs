@@ -181,6 +181,7 @@ impl Enforcement {
 
     /// Warns, once per process, if commands are not confined as the policy demands, or can't read settings that they need.
     pub(super) fn warn(&self, policy: &SandboxPolicy) {
+        static WARNED: AtomicBool = AtomicBool::new(false);
         static WARNED_OF_SETTINGS: AtomicBool = AtomicBool::new(false);
         let hidden = policy.redacted.first().filter(|_| {
             self.level < SandboxLevel::Namespaces && policy.network != NetworkAccess::Off
@@ -190,7 +191,6 @@ impl Enforcement {
         {
             log::warn!("{}", describe_hidden_registry(&hidden.file));
         }
-        static WARNED: AtomicBool = AtomicBool::new(false);
         if self.satisfies(policy) || WARNED.swap(true, Ordering::Relaxed) {
             return;
         }

@@ -63,7 +63,7 @@ fn a_lowered_output_limit_is_logged_once_and_when_it_changes_much() {
     let log = logged(fixture, LogStyle::default());
     let limits: Vec<&str> = log.lines().filter(|line| line.contains("limits the reply")).collect();
     let line = |tokens| format!("⚠️  The budget limits the reply to ≈ {tokens} tokens");
-    assert_eq!(limits, [line("3,183"), line("1,567")]);
+    assert_eq!(limits, [line("3,180"), line("1,550")]);
 }
 
 #[test]
