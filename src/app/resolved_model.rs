@@ -357,7 +357,7 @@ impl ResolvedModel {
             || self.fallbacks.iter().any(|(known, _)| *known == other.name());
         let shown = if is_taken { name.as_str().into() } else { other.name() };
         other.is_of_other_provider = self.has_other_provider(&other);
-        if let Some(effort) = config.settings.llm.effort.effort()
+        if let Some(effort) = config.settings.llm.effort.0
             && other.missing_effort(effort).is_some()
         {
             log::warn!("{shown} has no effort '{effort}', and reasons as its provider decides");
@@ -383,7 +383,7 @@ impl ResolvedModel {
     /// Checks that the model has the effort of the configuration. One that was not given with the command that resumes a
     /// session was meant for the session's earlier model, and is left out.
     fn check_effort(&mut self, config: &Config) -> Result<(), AppError> {
-        let Some(effort) = config.settings.llm.effort.effort() else { return Ok(()) };
+        let Some(effort) = config.settings.llm.effort.0 else { return Ok(()) };
         let Some(cause) = self.missing_effort(effort) else { return Ok(()) };
         let model = self.name();
         let origin = config.origin("llm.effort");
@@ -401,7 +401,7 @@ impl ResolvedModel {
 
     /// Returns how much the model is to reason; `None` if the provider decides.
     pub(super) fn effort(&self, config: &Config) -> Option<Effort> {
-        config.settings.llm.effort.effort().filter(|_| !self.has_default_effort)
+        config.settings.llm.effort.0.filter(|_| !self.has_default_effort)
     }
 
     /// Returns the rules of a run with what they have to know of several models.

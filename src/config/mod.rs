@@ -71,7 +71,7 @@ pub use run_rules::{ModelLimits, model_rules, quality_gates, run_rules};
 pub use setting_value::is_time;
 pub use settings::{
     AgentConfig, CheckpointsConfig, CommandsConfig, ContextConfig, CostsConfig, DeferMode,
-    EvaluationConfig, EvaluationMode, ExpectedDecision, GuardrailsConfig, HookConfig,
+    EffortChoice, EvaluationConfig, EvaluationMode, ExpectedDecision, GuardrailsConfig, HookConfig,
     HookConfinement, HooksConfig, IndexerConfig, LimitsConfig, LlmConfig, LoggingConfig, McpConfig,
     McpServerConfig, ModelConfig, OauthConfig, PermissionsConfig, QualityGate, SandboxConfig,
     SessionsConfig, Settings, SkillsConfig, UnknownPricePolicy, WorkspaceConfig,

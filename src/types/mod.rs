@@ -48,8 +48,7 @@ pub use image::{Image, ImageBudget, ImageType};
 pub use money::{LongInputPrice, MicroUsd, Price};
 pub use nearest::{did_you_mean, edit_distance, nearest, nearest_within};
 pub use options::{
-    ConfirmMode, Durability, Effort, EffortChoice, HookFailurePolicy, Isolation, Language,
-    OutputField,
+    ConfirmMode, Durability, Effort, HookFailurePolicy, Isolation, Language, OutputField,
 };
 pub use reply::{OpaqueBlock, Reply, ReplyFinish, ReplyPart};
 pub use rules::{

@@ -33,40 +33,6 @@ word_enum! {
 }
 
 word_enum! {
-    /// The effort that the user asks for: one of [`Effort`], or what the provider decides.
-    #[derive(Default)]
-    pub enum EffortChoice {
-        /// As the provider decides.
-        #[default]
-        Default = "default",
-        /// Not at all.
-        None = "none",
-        /// Little.
-        Low = "low",
-        /// As a compromise between cost and quality.
-        Medium = "medium",
-        /// Much.
-        High = "high",
-        /// As much as the model can.
-        Max = "max",
-    }
-}
-
-impl EffortChoice {
-    /// Returns the effort; `None` if the provider decides.
-    pub const fn effort(self) -> Option<Effort> {
-        match self {
-            Self::Default => None,
-            Self::None => Some(Effort::None),
-            Self::Low => Some(Effort::Low),
-            Self::Medium => Some(Effort::Medium),
-            Self::High => Some(Effort::High),
-            Self::Max => Some(Effort::Max),
-        }
-    }
-}
-
-word_enum! {
     /// The field of a request of Chat Completions that has the maximum number of tokens of the reply.
     pub enum OutputField {
         /// The older one, which most servers have.

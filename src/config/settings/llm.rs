@@ -10,7 +10,7 @@ use crate::config::key_spec::{option, switch};
 use crate::config::request_option::{RequestOption, is_header_name, reserved_header};
 use crate::config::settings_reader::SettingsReader;
 use crate::config::text_types::{HttpUrl, ModelName, SecretText, VariableName};
-use crate::types::{EffortChoice, OutputField, TimeSpan, Tokens, word_enum};
+use crate::types::{Effort, OutputField, TimeSpan, Tokens, WordEnum, word_enum};
 
 section! {
     /// Calls of models.
@@ -66,7 +66,7 @@ section! {
             .example("16000"),
         /// How much the model reasons: "none", "low", "medium", "high", or "max", the most that the model has. A model
         /// without that effort is refused. With "default", the provider decides.
-        effort: EffortChoice = default(EffortChoice::Default)
+        effort: EffortChoice = default(EffortChoice(None))
             .example("\"high\"")
             .option(option("effort", "EFFORT")),
         /// Additional fields in the body of each request, such as `temperature`, `seed` or `service_tier`, named as in
@@ -138,6 +138,23 @@ section! {
         /// If a run has a budget and its model no price: "refuse" to start, or "warn" and don't count its cost.
         unknown_price: UnknownPricePolicy = default(UnknownPricePolicy::Refuse).untrusted(Stricter),
     }
+}
+
+/// The effort that the user asks for; `None` if the provider decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EffortChoice(pub Option<Effort>);
+
+impl WordEnum for EffortChoice {
+    const WORDS: &'static [(&'static str, Self)] = &{
+        let mut words = [("default", Self(None)); Effort::ALL.len() + 1];
+        let mut index = 0;
+        while index < Effort::ALL.len() {
+            let effort = Effort::ALL[index];
+            index += 1;
+            words[index] = (effort.as_str(), Self(Some(effort)));
+        }
+        words
+    };
 }
 
 word_enum! {

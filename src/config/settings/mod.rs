@@ -14,7 +14,7 @@ pub use commands::{
     SandboxConfig, WorkspaceConfig,
 };
 pub use hooks::{HookConfig, HookConfinement, HooksConfig};
-pub use llm::{CostsConfig, LlmConfig, ModelConfig, UnknownPricePolicy};
+pub use llm::{CostsConfig, EffortChoice, LlmConfig, ModelConfig, UnknownPricePolicy};
 pub use mcp::{DeferMode, McpConfig, McpServerConfig, OauthConfig};
 pub use run::{
     AgentConfig, CheckpointsConfig, ContextConfig, EvaluationConfig, EvaluationMode, IndexerConfig,
