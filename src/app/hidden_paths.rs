@@ -89,8 +89,7 @@ pub(super) fn hidden_paths(
     if let Some(home) = &folders.home {
         let inside = [SECRET_PATHS, SOCKET_PATHS].into_iter().flat_map(str::split_whitespace);
         hidden.extend(inside.map(|path| home.join(path)));
-        let settings = SETTINGS_FILES.split_whitespace().map(|path| home.join(path));
-        hidden.extend(settings.filter(|path| has_secret(path)));
+        hidden.extend(secret_settings(home).map(|settings| settings.file));
     }
     // What this process cannot open, its commands cannot either.
     let system = SYSTEM_SECRETS.split_whitespace().map(PathBuf::from);
@@ -108,14 +107,9 @@ pub(super) fn hidden_paths(
 /// Returns the hidden settings that commands read without their secrets, for the registry that they name: package managers
 /// would take packages from the public one.
 pub(super) fn redacted_files(world: &ProcessEnv, hidden: &[PathBuf]) -> Vec<RedactedFile> {
-    let Some(home) = world.folders().home else { return Vec::new() };
-    let files = REDACTED_FILES.split_whitespace().map(|path| home.join(path));
-    let files = files.filter(|file| hidden.contains(file));
-    let shown = files.filter_map(|file| {
-        let text = registry_lines(&read_settings(&file).ok()??);
-        names_registry(&text).then_some(RedactedFile { file, text })
-    });
-    shown.collect()
+    let home = world.folders().home;
+    let settings = home.iter().flat_map(|home| secret_settings(home));
+    settings.filter(|it| hidden.contains(&it.file)).filter_map(|it| it.redacted()).collect()
 }
 
 /// Returns a warning if another file that is hidden from commands names the registry that the user's packages come from.
@@ -124,21 +118,39 @@ pub(super) fn hidden_registry_warning(config: &Config, world: &ProcessEnv) -> Op
     if sandbox.mode == SandboxMode::Off || sandbox.network == NetworkAccess::Off {
         return None;
     }
-    let home = world.folders().home?;
-    let mut settings = SETTINGS_FILES.split_whitespace().map(|path| home.join(path));
     let is_readable = |path: &Path| sandbox.readable.iter().any(|own| path.starts_with(own));
-    let is_redacted = |path: &Path, text: &str| {
-        let name = path.strip_prefix(&home).ok().and_then(Path::to_str).unwrap_or_default();
-        REDACTED_FILES.split_whitespace().any(|file| file == name)
-            && names_registry(&registry_lines(text))
-    };
-    let file = settings.find(|path| {
-        let text = read_settings(path).ok().flatten();
-        text.is_some_and(|text| names_registry(&text) && !is_redacted(path, &text))
-            && has_secret(path)
-            && !is_readable(path)
-    })?;
-    Some(describe_hidden_registry(&file))
+    let home = world.folders().home?;
+    let mut hidden = secret_settings(&home).filter(|settings| !is_readable(&settings.file));
+    let found = hidden.find(|it| names_registry(&it.text) && it.redacted().is_none())?;
+    Some(describe_hidden_registry(&found.file))
+}
+
+/// A file of settings with a secret.
+struct SecretSettings {
+    file: PathBuf,
+    /// Its text; empty if it can't be read here.
+    text: String,
+    /// Whether commands can read the lines about registries.
+    is_redactable: bool,
+}
+
+impl SecretSettings {
+    /// Returns what commands read of it; `None` if that names no registry.
+    fn redacted(&self) -> Option<RedactedFile> {
+        let text = registry_lines(&self.text);
+        let is_shown = self.is_redactable && names_registry(&text);
+        is_shown.then(|| RedactedFile { file: self.file.clone(), text })
+    }
+}
+
+/// Returns the settings in the home that hold a secret.
+fn secret_settings(home: &Path) -> impl Iterator<Item = SecretSettings> {
+    SETTINGS_FILES.split_whitespace().filter_map(|name| {
+        let file = home.join(name);
+        let text = read_secret(&file)?;
+        let is_redactable = REDACTED_FILES.split_whitespace().any(|other| other == name);
+        Some(SecretSettings { file, text, is_redactable })
+    })
 }
 
 /// Returns the key of a line of settings for npm, yarn or pip.
@@ -230,15 +242,18 @@ fn read_settings(path: &Path) -> io::Result<Option<String>> {
     Ok((text.len() as u64 <= MAX_SETTINGS).then_some(text))
 }
 
-fn has_secret(path: &Path) -> bool {
-    // A file that cannot be read here, or is not text, is hidden to be sure.
+/// Returns the text of settings that hold a secret; `None` for others. What cannot be read here, or is not text, is taken
+/// for a secret, with an empty text.
+fn read_secret(path: &Path) -> Option<String> {
     let text = match read_settings(path) {
-        Ok(Some(text)) => text.to_lowercase(),
-        Ok(None) => return true,
-        Err(error) => return error.kind() != io::ErrorKind::NotFound,
+        Ok(Some(text)) => text,
+        Ok(None) => return Some(String::new()),
+        Err(error) => return (error.kind() != io::ErrorKind::NotFound).then(String::new),
     };
-    SECRET_MARKERS.iter().any(|mark| text.contains(mark))
-        || text.contains("://") && has_address_with_user(&text)
+    let lower = text.to_lowercase();
+    let has_secret = SECRET_MARKERS.iter().any(|mark| lower.contains(mark))
+        || lower.contains("://") && has_address_with_user(&lower);
+    has_secret.then_some(text)
 }
 
 /// Returns a hidden path without what can be read in it; nothing when it can be read as a whole.
@@ -343,7 +358,7 @@ mod tests {
         std::os::unix::fs::symlink("/dev/zero", path("endless")).unwrap();
         fs::write(path("large"), "x".repeat(2 << 20)).unwrap();
         for (name, hides) in [("pipe", true), ("endless", true), ("large", true), ("none", false)] {
-            assert_eq!(has_secret(&path(name)), hides, "{name}");
+            assert_eq!(read_secret(&path(name)).is_some(), hides, "{name}");
         }
     }
 
@@ -359,9 +374,9 @@ mod tests {
             ("org.gradle.daemon=false", false),
         ] {
             fs::write(&file, text).unwrap();
-            assert_eq!(has_secret(&file), hides, "{text}");
+            assert_eq!(read_secret(&file).is_some(), hides, "{text}");
         }
-        assert!(!has_secret(&folder.path().join("none")));
+        assert_eq!(read_secret(&folder.path().join("none")), None);
     }
 
     #[test]
