@@ -123,10 +123,10 @@ pub fn verify_session(
             outputs.insert(result.call.clone(), (stored.seq, **digest));
         }
     })?;
-    // An export has no outputs.
-    let first = history.header.imported_up_to.map_or(0, |last| last + 1);
     let stored = store.outputs(session);
-    let damaged_outputs = outputs.into_iter().filter(|(_, (seq, _))| *seq >= first);
+    // An export has no outputs.
+    let damaged_outputs =
+        outputs.into_iter().filter(|(_, (seq, _))| !history.header.is_imported(*seq));
     let damaged_outputs = damaged_outputs.filter_map(|(call, (seq, digest))| {
         let error = stored.verify(&call, digest).err()?.to_string();
         Some(RecordProblem { seq, error })
@@ -176,11 +176,7 @@ impl ContentVerifier {
         match &stored.content {
             StoredContent::Ended(ended) => self.find_wrong_end(history, ended),
             // An export has masked texts.
-            StoredContent::Event(_)
-                if history.header.imported_up_to.is_some_and(|last| stored.seq <= last) =>
-            {
-                None
-            }
+            StoredContent::Event(_) if history.header.is_imported(stored.seq) => None,
             StoredContent::Event(Event::ToolCompleted { result, .. }) => (!result.has_own_digest())
                 .then_some("the result of its call has another digest than is stored with it"),
             StoredContent::Event(Event::Replied { reply, .. }) => {

@@ -169,9 +169,9 @@ fn possible_paths<'a>(whole: &'a str, cwd: &'a Path) -> impl Iterator<Item = Pat
         .filter(|word| !word.is_empty() && (word.contains('/') || cwd.join(word).exists()))
         .map(|word| {
             // git names its files as from the top of the work tree.
-            let top = cwd.ancestors().find(|folder| folder.join(".git").exists());
-            let folder = top.filter(|_| word.starts_with(".git/")).unwrap_or(cwd);
-            normalize_path(&folder.join(word))
+            let mut above = cwd.ancestors().filter(|_| word.starts_with(".git/"));
+            let top = above.find(|folder| folder.join(".git").exists());
+            normalize_path(&top.unwrap_or(cwd).join(word))
         })
 }
 

@@ -215,6 +215,11 @@ impl SessionHeader {
         }
     }
 
+    /// Returns whether a record was imported with the session.
+    pub fn is_imported(&self, seq: u64) -> bool {
+        self.imported_up_to.is_some_and(|last| seq <= last)
+    }
+
     /// Returns the reason why the session can only be read, if a newer release created it.
     pub(super) fn newer_format(&self) -> Option<ReadOnlyReason> {
         let format = self.format;

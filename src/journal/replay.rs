@@ -288,7 +288,7 @@ impl SessionHistory {
     /// Returns whether the setup comes from an import and the session was not resumed here since. Its options, folder
     /// and system prompt are then not the user's.
     pub fn is_imported_setup(&self) -> bool {
-        self.header.imported_up_to.is_some_and(|last| self.setup_record <= last)
+        self.header.is_imported(self.setup_record)
     }
 
     /// Returns whether the session is a fork that begins in a workspace of its own, and was not resumed there yet.

@@ -85,7 +85,7 @@ impl ChildCommand {
 
     /// Kills the command and everything that it started. Its supervisor ends, too.
     pub fn kill(&self) {
-        self.worker.end();
+        self.worker.link.finish();
     }
 
     /// Waits at most this long for the end of the command and of everything that it started.

@@ -162,6 +162,13 @@ impl SupervisorLink {
         self.0.try_clone().map(Self)
     }
 
+    /// Makes the worker at the other end kill what it supervises, and end. A closed link would look like the death of the
+    /// engine, and the worker would clean up in its place.
+    pub(super) fn finish(&self) {
+        // An error means that it has ended.
+        let _ = self.0.shutdown(std::net::Shutdown::Write);
+    }
+
     /// Returns whether the other end is closed, rather than shut down for writing only.
     #[cfg(target_os = "linux")]
     pub(in crate::exec) fn is_disconnected(&self) -> bool {

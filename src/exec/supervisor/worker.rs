@@ -191,12 +191,6 @@ impl SupervisorWorker {
         Some(self.link.receive().ok()??.message)
     }
 
-    /// Makes the worker kill what it supervises, and end. A closed link would look like the death of the engine, and the
-    /// worker would clean up in its place.
-    pub(super) fn end(&self) {
-        let _ = rustix::net::shutdown(&self.link, rustix::net::Shutdown::Write);
-    }
-
     /// Kills the process group of a command whose supervisor has ended.
     pub(super) fn kill_group(&self, leader: Option<Pid>) {
         // A namespace ends with its first process, and its process IDs mean nothing outside.
@@ -248,10 +242,8 @@ pub(in crate::exec) fn is_shortage(error: &io::Error) -> bool {
 impl Drop for SupervisorWorker {
     /// Ends the worker and everything that it supervises.
     fn drop(&mut self) {
-        if self.process.is_some() {
-            self.end();
-        }
         let Some(process) = &mut self.process else { return };
+        self.link.finish();
         let until = Instant::now() + EXIT_TIMEOUT;
         let mut pause = Duration::from_micros(100);
         while let Ok(None) = process.try_wait() {

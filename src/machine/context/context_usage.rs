@@ -4,7 +4,7 @@
 //! incremental: a step only measures what is new.
 
 use std::iter::Sum;
-use std::ops::{Add, AddAssign, SubAssign};
+use std::ops::Add;
 
 use serde::{Deserialize, Serialize};
 
@@ -81,19 +81,6 @@ impl Add for ContentSize {
     }
 }
 
-impl AddAssign for ContentSize {
-    fn add_assign(&mut self, more: Self) {
-        *self = *self + more;
-    }
-}
-
-impl SubAssign for ContentSize {
-    fn sub_assign(&mut self, less: Self) {
-        self.bytes = self.bytes.saturating_sub(less.bytes);
-        self.most_tokens = self.most_tokens.saturating_sub(less.most_tokens);
-    }
-}
-
 impl Sum for ContentSize {
     fn sum<I: Iterator<Item = Self>>(sizes: I) -> Self {
         sizes.fold(Self::ZERO, Self::add)
@@ -108,12 +95,14 @@ impl ContextUsage {
 
     /// Adds an entry of this size.
     pub(crate) fn add(&mut self, size: ContentSize) {
-        self.size += size;
+        self.size = self.size + size;
     }
 
     /// Removes an entry of this size. The provider's count becomes invalid.
     pub(crate) fn remove(&mut self, size: ContentSize) {
-        self.size -= size;
+        let ContentSize { bytes, most_tokens } = &mut self.size;
+        *bytes = bytes.saturating_sub(size.bytes);
+        *most_tokens = most_tokens.saturating_sub(size.most_tokens);
         self.provider_count = None;
     }
 
