@@ -1,5 +1,7 @@
 //! What commands must not read although the user can: keys, tokens, passwords, and sockets of daemons that grant rights.
 
+use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -31,15 +33,39 @@ const SECRET_PATHS: &str = "
 const SYSTEM_SECRETS: &str =
     "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /run/secrets /var/run/secrets";
 
+/// Variables that name files or folders with secrets; `KUBECONFIG` is a list of them.
+const SECRET_VARIABLES: &str = "
+    NETRC PGPASSFILE GNUPGHOME PASSWORD_STORE_DIR HISTFILE
+    GOOGLE_APPLICATION_CREDENTIALS CLOUDSDK_CONFIG AWS_SHARED_CREDENTIALS_FILE AWS_CONFIG_FILE AWS_WEB_IDENTITY_TOKEN_FILE
+    AZURE_CONFIG_DIR AZURE_FEDERATED_TOKEN_FILE DOCKER_CONFIG REGISTRY_AUTH_FILE GH_CONFIG_DIR GLAB_CONFIG_DIR
+    TF_CLI_CONFIG_FILE RCLONE_CONFIG SOPS_AGE_KEY_FILE ANSIBLE_VAULT_PASSWORD_FILE
+    CLAUDE_CONFIG_DIR CODEX_HOME
+";
+
+/// Folders of the home that a variable can move.
+const MOVABLE_FOLDERS: [(&str, &str); 4] = [
+    (".config", "XDG_CONFIG_HOME"),
+    (".local/share", "XDG_DATA_HOME"),
+    (".cache", "XDG_CACHE_HOME"),
+    (".cargo", "CARGO_HOME"),
+];
+
 /// Files of the home that are settings, and hold a secret if one of these texts is in them.
 const SETTINGS_FILES: &str = "
-    .npmrc .yarnrc .yarnrc.yml
+    .npmrc .yarnrc .yarnrc.yml .bunfig.toml .config/.bunfig.toml .config/pnpm/rc .config/uv/uv.toml
     .m2/settings.xml .m2/settings-security.xml .gradle/gradle.properties
     .config/pip/pip.conf .pip/pip.conf
 ";
 
-/// Those of them of which commands read the lines about registries, each with its own key.
-const REDACTED_FILES: &str = ".npmrc .yarnrc .config/pip/pip.conf .pip/pip.conf";
+/// Variables that name such a file elsewhere.
+const SETTINGS_VARIABLES: &str =
+    "NPM_CONFIG_USERCONFIG npm_config_userconfig PIP_CONFIG_FILE UV_CONFIG_FILE";
+
+/// The settings whose lines about registries commands can read, each line with its own key.
+const REDACTED_SETTINGS: &str = "
+    .npmrc .yarnrc .config/pnpm/rc .config/pip/pip.conf .pip/pip.conf
+    NPM_CONFIG_USERCONFIG npm_config_userconfig PIP_CONFIG_FILE
+";
 
 /// The sections of pip's configuration that are shown.
 const PIP_SECTIONS: [&str; 4] = ["[global]", "[install]", "[download]", "[wheel]"];
@@ -48,7 +74,7 @@ const PIP_SECTIONS: [&str; 4] = ["[global]", "[install]", "[download]", "[wheel]
 const MAX_SETTINGS: u64 = 1 << 20;
 
 /// What stands before a secret in such a file.
-const SECRET_MARKERS: [&str; 12] = [
+const SECRET_MARKERS: [&str; 13] = [
     "_auth",
     "_password",
     "authtoken",
@@ -61,6 +87,7 @@ const SECRET_MARKERS: [&str; 12] = [
     "token:",
     "token \"",
     "otp=",
+    "private key-----",
 ];
 
 /// Sockets of daemons in the home.
@@ -86,30 +113,45 @@ pub(super) fn hidden_paths(
     let folders = world.folders();
     let mut hidden: Vec<PathBuf> = folders.config.into_iter().collect();
     hidden.extend_from_slice(sessions);
-    if let Some(home) = &folders.home {
-        let inside = [SECRET_PATHS, SOCKET_PATHS].into_iter().flat_map(str::split_whitespace);
-        hidden.extend(inside.map(|path| home.join(path)));
-        hidden.extend(secret_settings(home).map(|settings| settings.file));
-    }
+    let inside = [SECRET_PATHS, SOCKET_PATHS].into_iter().flat_map(str::split_whitespace);
+    hidden.extend(inside.flat_map(|path| paths_in_home(path, world)));
+    hidden.extend(secret_settings(world).map(|settings| settings.file));
     // What this process cannot open, its commands cannot either.
     let system = SYSTEM_SECRETS.split_whitespace().map(PathBuf::from);
     hidden.extend(system.filter(|path| fs::File::open(path).is_ok()));
     let sockets = SOCKET_VARIABLES.split_whitespace();
     hidden.extend(sockets.filter_map(|name| socket_path(world.variable(name)?)));
-    let named = ["XDG_RUNTIME_DIR", "WAYLAND_DISPLAY", "NETRC", "GOOGLE_APPLICATION_CREDENTIALS"];
-    hidden.extend(named.iter().filter_map(|name| world.variable(name)).map(PathBuf::from));
+    let named = ["XDG_RUNTIME_DIR", "WAYLAND_DISPLAY"].into_iter();
+    let named = named.chain(SECRET_VARIABLES.split_whitespace());
+    hidden.extend(named.filter_map(|name| world.variable(name)).map(PathBuf::from));
+    hidden.extend(world.variable("KUBECONFIG").into_iter().flat_map(env::split_paths));
+    hidden.sort();
+    hidden.dedup();
     let needed = needed.iter().copied().chain(folders.home.as_deref()).chain([Path::new("/tmp")]);
     let needed: Vec<(PathBuf, &Path)> = needed.map(|path| (real_path(path, links), path)).collect();
     hidden.retain(|path| path.is_absolute() && can_be_hidden(path, &needed, links));
     hidden.into_iter().flat_map(|path| exclude_readable(path, readable)).collect()
 }
 
+/// Returns a path of the home, and where a variable has moved it.
+fn paths_in_home<'a>(
+    path: &'a str,
+    world: &'a ProcessEnv,
+) -> impl Iterator<Item = PathBuf> + use<'a> {
+    let moved = MOVABLE_FOLDERS.iter().filter_map(move |(folder, variable)| {
+        let inside = Path::new(path).strip_prefix(folder).ok()?;
+        Some(Path::new(world.variable(variable)?).join(inside))
+    });
+    world.folders().home.map(|home| home.join(path)).into_iter().chain(moved)
+}
+
 /// Returns the hidden settings that commands read without their secrets, for the registry that they name: package managers
 /// would take packages from the public one.
 pub(super) fn redacted_files(world: &ProcessEnv, hidden: &[PathBuf]) -> Vec<RedactedFile> {
-    let home = world.folders().home;
-    let settings = home.iter().flat_map(|home| secret_settings(home));
-    settings.filter(|it| hidden.contains(&it.file)).filter_map(|it| it.redacted()).collect()
+    secret_settings(world)
+        .filter(|it| hidden.contains(&it.file))
+        .filter_map(|it| it.redacted())
+        .collect()
 }
 
 /// Returns a warning if another file that is hidden from commands names the registry that the user's packages come from.
@@ -119,8 +161,7 @@ pub(super) fn hidden_registry_warning(config: &Config, world: &ProcessEnv) -> Op
         return None;
     }
     let is_readable = |path: &Path| sandbox.readable.iter().any(|own| path.starts_with(own));
-    let home = world.folders().home?;
-    let mut hidden = secret_settings(&home).filter(|settings| !is_readable(&settings.file));
+    let mut hidden = secret_settings(world).filter(|settings| !is_readable(&settings.file));
     let found = hidden.find(|it| names_registry(&it.text) && it.redacted().is_none())?;
     Some(describe_hidden_registry(&found.file))
 }
@@ -143,12 +184,16 @@ impl SecretSettings {
     }
 }
 
-/// Returns the settings in the home that hold a secret.
-fn secret_settings(home: &Path) -> impl Iterator<Item = SecretSettings> {
-    SETTINGS_FILES.split_whitespace().filter_map(|name| {
-        let file = home.join(name);
+/// Returns the settings in the home, and where variables say they are, that hold a secret.
+fn secret_settings(world: &ProcessEnv) -> impl Iterator<Item = SecretSettings> {
+    let in_home = SETTINGS_FILES.split_whitespace();
+    let in_home = in_home.flat_map(|name| paths_in_home(name, world).map(move |it| (it, name)));
+    let named = SETTINGS_VARIABLES.split_whitespace();
+    let named = named.filter_map(|name| Some((PathBuf::from(world.variable(name)?), name)));
+    let files: BTreeMap<PathBuf, &str> = in_home.chain(named).collect();
+    files.into_iter().filter(|(file, _)| file.is_absolute()).filter_map(|(file, name)| {
         let text = read_secret(&file)?;
-        let is_redactable = REDACTED_FILES.split_whitespace().any(|other| other == name);
+        let is_redactable = REDACTED_SETTINGS.split_whitespace().any(|other| other == name);
         Some(SecretSettings { file, text, is_redactable })
     })
 }
@@ -194,22 +239,24 @@ fn registry_line(line: &str) -> Option<String> {
     let is_plain = |text: &str, more: &str| {
         text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
     };
-    // Some registries take a token in the path.
-    let is_token = |part: &str| {
-        let digits = part.bytes().filter(u8::is_ascii_digit).count();
-        part.len() > 32 || part.len() >= 12 && digits >= 4
-    };
-    let is_open = !path.split('/').any(is_token);
     let is_address = ["https", "http"].contains(&scheme)
         && !domain.is_empty()
         && is_plain(domain, "-.")
         && port.chars().all(|c| c.is_ascii_digit())
         && is_plain(path, "-._/")
-        && is_open;
+        && !has_token(rest);
     (is_registry && is_address).then(|| {
         let quote = if is_quoted { "\"" } else { "" };
         let separator = if line.contains('=') { "=" } else { " " };
         format!("{name}{separator}{quote}{scheme}://{host}{path}{quote}")
+    })
+}
+
+/// Returns whether a part of an address looks like a token: some registries take it in the path.
+fn has_token(address: &str) -> bool {
+    address.split('/').skip(1).any(|part| {
+        let digits = part.bytes().filter(u8::is_ascii_digit).count();
+        part.len() > 32 || part.len() >= 12 && digits >= 4
     })
 }
 
@@ -252,7 +299,8 @@ fn read_secret(path: &Path) -> Option<String> {
     };
     let lower = text.to_lowercase();
     let has_secret = SECRET_MARKERS.iter().any(|mark| lower.contains(mark))
-        || lower.contains("://") && has_address_with_user(&lower);
+        || lower.contains("://") && has_address_with_user(&lower)
+        || lower.lines().filter(|line| names_registry(line)).any(has_token);
     has_secret.then_some(text)
 }
 
@@ -286,6 +334,36 @@ mod tests {
         ] {
             assert_eq!(socket_path(value), path.map(PathBuf::from), "{value}");
         }
+    }
+
+    #[test]
+    fn secrets_are_hidden_where_variables_say_that_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("npmrc"), "registry=https://npm.example/\n_auth=x").unwrap();
+        fs::write(path("pip.conf"), "[global]").unwrap();
+        let set = |(name, value): (&str, &str)| {
+            let paths = value.split(':').map(|name| path(name).display().to_string());
+            (name.into(), paths.collect::<Vec<_>>().join(":").into())
+        };
+        let variables = [
+            ("HOME", "home"),
+            ("XDG_CONFIG_HOME", "home/own"),
+            ("KUBECONFIG", "kube/a:b"),
+            ("NPM_CONFIG_USERCONFIG", "npmrc"),
+            ("PIP_CONFIG_FILE", "pip.conf"),
+        ];
+        let world = ProcessEnv { variables: variables.map(set).into(), ..ProcessEnv::default() };
+        let hidden = hidden_paths(&world, &[], &[], &[], &LinkResolver::default());
+        for name in ["home/.ssh", "home/.config/gh", "home/own/gh", "kube/a", "b", "npmrc"] {
+            assert!(hidden.contains(&path(name)), "{name} in {hidden:?}");
+        }
+        assert!(!hidden.contains(&path("pip.conf")));
+        let shown = redacted_files(&world, &hidden);
+        assert_eq!(
+            shown.iter().map(|it| &*it.text).collect::<Vec<_>>(),
+            ["registry=https://npm.example/\n"]
+        );
     }
 
     #[test]
@@ -371,6 +449,8 @@ mod tests {
             ("//registry.example/:_authToken=x", true),
             ("index-url = https://user:pw@pypi.example/simple", true),
             ("<server><password>x</password></server>", true),
+            ("index-url = https://pypi.example/Zx81Kq0T44mP9/simple", true),
+            ("key=\"-----BEGIN PRIVATE KEY-----\\nx\"", true),
             ("org.gradle.daemon=false", false),
         ] {
             fs::write(&file, text).unwrap();
