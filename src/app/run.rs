@@ -121,7 +121,8 @@ impl RunSetup {
         let (session_id, sandbox) = (Arc::clone(&name), io.sandbox.clone());
         let info = RunInfo { session_id, sandbox, ..self.run_info(&request) };
         let RunRequest { task, images, target, options, .. } = request;
-        if let (Some(store), None, None) = (target.store(), target.opened(), &shared) {
+        let is_subagent = shared.is_some();
+        if let (Some(store), None, false) = (target.store(), target.opened(), is_subagent) {
             complete_pending_restore(store, self.root.path(), &self.config, &self.env)?;
         }
         let secrets = collect_secrets(&self.config, &self.env);
@@ -147,39 +148,25 @@ impl RunSetup {
             images.add_lines_to(&mut text);
             Arc::from(text)
         });
-        let is_subagent = shared.is_some();
+
         let shared = match shared {
             Some(shared) => shared,
             None => self.start_shared(&target, position, &stopped, &io)?,
         };
-        let worktrees = match subagent_clock {
-            SubagentClock::Real if !is_subagent && self.execution == ExecutionMode::Real => {
-                SubagentWorktrees::new(&self.env, self.root.path(), target.opened()).map(Arc::new)
-            }
-            SubagentClock::Real | SubagentClock::Simulated => None,
-        };
-        let subagents = (!is_subagent).then(|| SubagentContext {
-            worktrees: worktrees.clone(),
-            setup: self.clone(),
-            session,
-            store: target.store().cloned(),
-            options: options.clone(),
-            confirm: Arc::new(OneQuestion::new(Arc::clone(&io.confirm))),
-            reporter: io.reporter.clone(),
-            shared: shared.clone(),
-            clock: subagent_clock,
-        });
+        let subagents = (!is_subagent)
+            .then(|| self.subagents((session, &target), &options, &io, &shared, subagent_clock));
+        let worktrees = subagents.as_ref().and_then(|own| own.worktrees.clone());
         let results = target.store().map(|store| SessionResults(store.outputs(session)));
         let deferral = ToolDeferral { window: rules.context.window, earlier: kept_tools(&target) };
         let known = secrets.clone();
         let registry = self.tool_registry(&io, &shared, results, subagents, secrets, &deferral)?;
         let (registry, reporter) = (Arc::new(registry), io.reporter);
         let model = registry.with_deferred_calls(model);
+
         let requests = storable_settings(model.request_settings(), &known);
-        let checkpoints = match target.store() {
-            Some(store) if !is_subagent => SessionCheckpoints::new(self, store, session, &target),
-            _ => None,
-        };
+        let checkpoints = target.store().filter(|_| !is_subagent);
+        let checkpoints =
+            checkpoints.and_then(|store| SessionCheckpoints::new(self, store, session, &target));
         let context = self.request_context(&registry, &shared.servers, &target);
         let setup = || self.session_setting(&context, requests, options);
         let RunSession { machine, output, journal } = target.begin(
@@ -196,11 +183,7 @@ impl RunSetup {
             observer: Box::new(reporter.observe_run(info)),
             ..Ports::new(model)
         };
-        let own = match checkpoints {
-            Some(checkpoints) => Ports { checkpoints: Arc::new(checkpoints), ..own },
-            None => own,
-        };
-        let own = with_journal(own, journal);
+        let own = with_checkpoints(with_journal(own, journal), checkpoints);
         let ports = with_hooks_around(ports(own), &hooks, &context, task);
 
         let clock = executor.clock();
@@ -234,6 +217,34 @@ impl RunSetup {
         let used = used.map(configured_tools::used_quota).unwrap_or_default();
         let quota = SharedQuota::new(configured_tools::quota_limits(&self.config), used);
         Ok(SharedResources { servers: Arc::new(servers), quota, script_position })
+    }
+
+    /// Returns the agents that the run can dispatch, with their worktrees if they can have some.
+    fn subagents(
+        &self,
+        (session, target): (SessionId, &SessionTarget),
+        options: &Value,
+        io: &RunIo,
+        shared: &SharedResources,
+        clock: SubagentClock,
+    ) -> SubagentContext {
+        let worktrees = match (clock, self.execution) {
+            (SubagentClock::Real, ExecutionMode::Real) => {
+                SubagentWorktrees::new(&self.env, self.root.path(), target.opened()).map(Arc::new)
+            }
+            _ => None,
+        };
+        SubagentContext {
+            worktrees,
+            setup: self.clone(),
+            session,
+            store: target.store().cloned(),
+            options: options.clone(),
+            confirm: Arc::new(OneQuestion::new(Arc::clone(&io.confirm))),
+            reporter: io.reporter.clone(),
+            shared: shared.clone(),
+            clock,
+        }
     }
 
     /// Prepares the user's images for the model, at most for this time of the run.
@@ -371,6 +382,14 @@ fn kept_tools(target: &SessionTarget) -> Option<&[ToolSpec]> {
 fn with_journal(ports: Ports, journal: Option<FileJournal>) -> Ports {
     let Some(journal) = journal else { return ports };
     Ports { messages: Box::new(journal.queue()), journal: Box::new(journal), ..ports }
+}
+
+/// Returns the ports with checkpoints, if the session has some.
+fn with_checkpoints(ports: Ports, checkpoints: Option<SessionCheckpoints>) -> Ports {
+    match checkpoints {
+        Some(checkpoints) => Ports { checkpoints: Arc::new(checkpoints), ..ports },
+        None => ports,
+    }
 }
 
 /// Returns the ports with hooks around them; without hooks, as they are.

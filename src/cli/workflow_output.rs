@@ -212,14 +212,8 @@ impl StartedWorkflow<'_> {
             (WorkflowOutcome::Ended(_), _) | (_, None) => outcome,
             (_, Some(signal)) => WorkflowOutcome::Interrupted(signal),
         };
-        if let (WorkflowOutcome::Ended(WorkflowEnd::NotMeasured), why) =
-            (outcome, &history.first_measured)
-        {
-            let why = why.as_ref().and_then(|it| it.as_ref().err()).map_or("", String::as_str);
-            let why = sanitize::multiline(why);
-            return Err(CliError::usage(format!("--metric gave no number: {why}")).hint(
-                "the last line of its output must be a number, also before the first iteration",
-            ));
+        if matches!(outcome, WorkflowOutcome::Ended(WorkflowEnd::NotMeasured)) {
+            return Err(unmeasured_error(&history));
         }
 
         let results = reporter.results(StopReason::InternalError, "the run broke down");
@@ -610,4 +604,12 @@ impl From<WorkflowJournalError> for CliError {
             | WorkflowJournalError::Io(_) => Self::failed(&error),
         }
     }
+}
+
+/// Returns the error of a metric that gave no number before the first iteration.
+fn unmeasured_error(history: &WorkflowHistory) -> CliError {
+    let why = history.first_measured.as_ref().and_then(|it| it.as_ref().err());
+    let why = sanitize::multiline(why.map_or("", String::as_str));
+    CliError::usage(format!("--metric gave no number: {why}"))
+        .hint("the last line of its output must be a number, also before the first iteration")
 }

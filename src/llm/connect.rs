@@ -20,7 +20,7 @@ use super::provider::Provider;
 use super::request_settings::RequestSettings;
 use super::scripted::{Script, ScriptPosition, ScriptedModel};
 use super::vertex::{self, FILE_VARIABLE, ServiceAccount};
-use super::wire::{Cloud, EffortSetting, StreamFraming, WireSetup};
+use super::wire::{Cloud, EffortSetting, StreamFraming, Wire, WireSetup};
 use crate::net::{
     Endpoint, EndpointError, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions,
     HttpTimeouts, NetError, Secret, SecretError, Secrets, header,
@@ -362,25 +362,7 @@ fn build_target(
     let url = url.unwrap_or_else(|| endpoint.join(&(provider.format.path)(&setup)));
     let request_settings = RequestSettings::new(&setup).to_json();
     let wire = (provider.format.wire)(setup);
-    let mut headers = HeaderMap::new();
-    let accept = accepted_type(settings.stream, wire.framing());
-    headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    for (name, value) in &settings.headers {
-        let invalid = || ConnectError::InvalidHeader(name.clone());
-        let mut value = HeaderValue::from_str(value).map_err(|_| invalid())?;
-        // Any of them may have a key; a recording is to have none.
-        value.set_sensitive(true);
-        headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?, value);
-    }
-    for (name, value) in wire.headers() {
-        // `anthropic-beta` is a list.
-        let own = headers.get(name).and_then(|own| own.to_str().ok());
-        let joined = own.filter(|_| name.ends_with("-beta")).map(|own| format!("{value},{own}"));
-        let joined = joined.and_then(|joined| HeaderValue::from_str(&joined).ok());
-        let value = joined.unwrap_or_else(|| HeaderValue::from_static(value));
-        headers.insert(HeaderName::from_static(name), value);
-    }
+    let mut headers = request_headers(settings, &*wire)?;
     let key_header = |variable: &str| {
         let own = provider.key_header.map(|name| (HeaderName::from_static(name), ""));
         own.unwrap_or_else(|| wire.key_header(variable))
@@ -438,6 +420,33 @@ fn build_target(
         settings: request_settings,
         wire,
     })
+}
+
+/// Returns the headers of all requests, but for that of the key: the user's, and the wire's.
+fn request_headers(
+    settings: &ModelConnectionSettings,
+    wire: &dyn Wire,
+) -> Result<HeaderMap, ConnectError> {
+    let mut headers = HeaderMap::new();
+    let accept = accepted_type(settings.stream, wire.framing());
+    headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in &settings.headers {
+        let invalid = || ConnectError::InvalidHeader(name.clone());
+        let mut value = HeaderValue::from_str(value).map_err(|_| invalid())?;
+        // Any of them may have a key; a recording is to have none.
+        value.set_sensitive(true);
+        headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?, value);
+    }
+    for (name, value) in wire.headers() {
+        // `anthropic-beta` is a list.
+        let own = headers.get(name).and_then(|own| own.to_str().ok());
+        let joined = own.filter(|_| name.ends_with("-beta")).map(|own| format!("{value},{own}"));
+        let joined = joined.and_then(|joined| HeaderValue::from_str(&joined).ok());
+        let value = joined.unwrap_or_else(|| HeaderValue::from_static(value));
+        headers.insert(HeaderName::from_static(name), value);
+    }
+    Ok(headers)
 }
 
 /// Returns the media type of a reply.

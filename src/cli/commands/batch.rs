@@ -181,16 +181,8 @@ pub(super) fn run_cells(
         Some(_) => (0..cells.len()).filter(is_own).map(|index| cells[index].clone()).collect(),
     };
     options.warn_about_shared_folders(&own);
-    let ids: Vec<_> = own.iter().map(|cell| cell.id.clone()).collect();
     let sessions = StoredSessions { store: store.clone(), folder: folder.clone() };
-    let shared = ChargeLimits { money: limits.budget_usd, tokens: limits.max_tokens };
-    let coordinator = Arc::new(Coordinator::open(&out, &ids, sessions.coordination(shared))?);
-    if !coordinator.has_locks() {
-        let out = out.display();
-        log::warn!(
-            "file locks in {out} are local to each machine: no other machine may work on this batch"
-        );
-    }
+    let coordinator = open_coordinator(&out, &own, sessions, &limits)?;
     reopen(&coordinator, &folder, &own, args.retry_failed)?;
     let open: Vec<CellId> = own
         .iter()
@@ -262,6 +254,25 @@ pub(super) fn run_cells(
     let report = BatchReport { name, folder: out, results, spent, exit_code, comparison: None };
     let is_stopped = stopped_by.is_some() && !is_success;
     Ok(BatchEnd { report, folder, results_lock, is_stopped })
+}
+
+/// Opens what the processes of a batch share. Warns if the file system has no locks that hold on other machines.
+fn open_coordinator(
+    out: &Path,
+    own: &[BatchCell],
+    sessions: StoredSessions,
+    limits: &LimitsConfig,
+) -> Result<Arc<Coordinator>, CliError> {
+    let ids: Vec<_> = own.iter().map(|cell| cell.id.clone()).collect();
+    let shared = ChargeLimits { money: limits.budget_usd, tokens: limits.max_tokens };
+    let coordinator = Coordinator::open(out, &ids, sessions.coordination(shared))?;
+    if !coordinator.has_locks() {
+        let out = out.display();
+        log::warn!(
+            "file locks in {out} are local to each machine: no other machine may work on this batch"
+        );
+    }
+    Ok(Arc::new(coordinator))
 }
 
 /// Returns the exit code of a batch in which some cell did not succeed; `open` are the cells that were to run.
