@@ -26,10 +26,10 @@
 //! `examples/` has complete programs: a custom tool, a custom model, an observer, resuming a session, and the machine
 //! without a driver.
 //!
-//! # What is stable
+//! # Stability
 //!
 //! The items of this page, and the modules [`machine`], [`types`] and `port`, follow semantic versioning. All other
-//! modules are public for the tests and benchmarks of this project alone; they are hidden here and may change at any
+//! modules are public only for the tests and benchmarks of this project; they are hidden here and may change at any
 //! time.
 //!
 //! # Features
@@ -42,8 +42,8 @@
 //!
 //! # Layers
 //!
-//! A file uses its own module and modules of lower layers; modules of one layer don't use each other. A test reads this
-//! table and checks that.
+//! A file uses its own module and modules of lower layers; modules of the same layer don't use each other. A test
+//! checks this with the table below.
 //!
 //! | layer | modules | what |
 //! |---|---|---|

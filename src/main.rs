@@ -1,4 +1,4 @@
-//! The `architect` command. It knows the library, its arguments and its terminal; the work is done elsewhere.
+//! The `architect` command: it starts the supervisor of commands or the command line.
 
 mod cli;
 
@@ -8,18 +8,18 @@ use architect::exec::helper;
 
 fn main() -> ExitCode {
     let_children_be_waited_for();
-    // Before anything else: as a supervisor of commands this is another program.
+    // This comes first, because a supervisor of commands is a different program.
     if let Some(code) = architect::supervisor_main() {
         return code;
     }
-    // Where it cannot be had, the confinement of commands is what keeps them away.
+    // If this is not possible, only the confinement keeps commands from inspecting this process.
     let _ = helper::forbid_inspection();
     return_large_blocks();
     cli::main()
 }
 
-/// Lets the ends of child processes be known. A parent that ignores them passes that on, and every command would seem to
-/// have failed.
+/// Restores the default handling of SIGCHLD. A parent process that ignores this signal passes that on, and every
+/// command would seem to have failed.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 fn let_children_be_waited_for() {
@@ -30,8 +30,9 @@ fn let_children_be_waited_for() {
 #[cfg(not(target_os = "linux"))]
 fn let_children_be_waited_for() {}
 
-/// Makes the allocator of glibc return freed blocks of a mebibyte to the system. By default, it keeps them once the first
-/// one is freed, up to 32 MiB each and in every thread, so that a long reply would take several times its size.
+/// Makes the allocator of glibc return freed blocks of at least a mebibyte to the system. By default, after the first
+/// one is freed, it keeps blocks of up to 32 MiB in every thread, so that a long reply would take several times its
+/// size.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code)]
 fn return_large_blocks() {

@@ -1,4 +1,4 @@
-//! An agent for programs that embed it: everything that a run needs, behind a builder.
+//! An agent for programs that embed it: a builder for everything that a run needs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,16 +26,16 @@ use crate::types::{Price, RunTime, Signal};
 use crate::view::public_events::PublicEvent;
 use crate::view::{CostSource, ReportSink, Reporter, RunResult};
 
-/// The built-in agent that runs unless another one is chosen.
+/// The built-in agent that runs by default.
 const DEFAULT_AGENT: &str = "build";
 
-/// Tools that run at the same time at the most; the configuration may allow less.
+/// The maximum number of tools that run at the same time; the configuration may allow fewer.
 const MAX_PARALLEL_TOOLS: u32 = 8;
 
 /// An agent: a model, a workspace, tools and limits. It can run any number of tasks.
 ///
-/// It reads no configuration of the user, shows nothing, asks no one, and installs no signal handlers. What would need
-/// a confirmation is denied. Sessions are not stored unless [`AgentBuilder::sessions`] names a folder for them.
+/// An agent reads no configuration of the user, shows nothing, asks no one, and installs no signal handlers. Calls that
+/// need confirmation are denied. Sessions are not stored unless [`AgentBuilder::sessions`] names a folder for them.
 #[derive(Clone)]
 pub struct Agent {
     setup: RunSetup,
@@ -48,7 +48,7 @@ pub struct Agent {
 /// Builds an [`Agent`]. Only the model is required.
 #[derive(Default)]
 pub struct AgentBuilder {
-    /// The model, if it is not that of the setting `llm.model`.
+    /// The model; `None` for the model of the setting `llm.model`.
     model: Option<ResolvedModel>,
     price: Option<Price>,
     agent: Option<String>,
@@ -68,17 +68,17 @@ type JsonCallback = Arc<dyn Fn(&str) + Send + Sync>;
 /// Whether there is a supervisor of commands: this program, which runs [`supervisor_main`], or another one.
 static HAS_SUPERVISOR: AtomicBool = AtomicBool::new(false);
 
-/// Supervises commands if this process was started for that, and returns its exit code.
+/// Runs the supervisor of commands if this process was started as one, and returns its exit code.
 ///
-/// Commands of the model run under a process of their own, which is this very program started again. A program whose
-/// agents may run commands has to call this first in its `main`, and to return the code if there is one.
+/// Commands of the model run under a separate process, which is this program started again. A program whose agents may
+/// run commands must call this function first in its `main`, and return the code if there is one.
 pub fn supervisor_main() -> Option<ExitCode> {
     HAS_SUPERVISOR.store(true, Ordering::Relaxed);
     helper::is_requested(std::env::args_os().nth(1).as_deref()).then(helper::main)
 }
 
-/// Names the program that supervises commands in place of this one: the command `architect` of this release. It is for
-/// programs that can't call [`supervisor_main`], such as interpreters. Only the first name counts.
+/// Sets the program that supervises commands in place of this one: the command `architect` of this release. This is for
+/// programs that can't call [`supervisor_main`], such as interpreters. Only the first call has an effect.
 pub fn set_supervisor(program: impl Into<PathBuf>) {
     helper::set_program(program.into());
     HAS_SUPERVISOR.store(true, Ordering::Relaxed);
@@ -90,22 +90,22 @@ impl Agent {
         AgentBuilder::default()
     }
 
-    /// Runs a task to its end. A run that ends early is a result too: see [`RunResult::status`].
+    /// Runs a task to its end. A run that ends early is also a result: see [`RunResult::status`].
     ///
     /// # Errors
     ///
-    /// Fails if the run could not begin; nothing was sent then.
+    /// Fails if the run could not begin; in that case, nothing was sent.
     pub fn run(&self, task: &str) -> Result<RunResult, AppError> {
         let target = SessionTarget::new(self.store.clone());
         self.drive(RunRequest::new(task, target, CostSource::Agent))
     }
 
-    /// Resumes a stored session, with another message if there is one. The limits of steps and time begin again; those
-    /// of money and tokens count the whole session.
+    /// Resumes a stored session, optionally with another message. The limits of steps and time begin again; those of
+    /// money and tokens count the whole session.
     ///
     /// # Errors
     ///
-    /// Fails if this agent stores no sessions, if there is no such session, and if it is open elsewhere or damaged.
+    /// Fails if this agent stores no sessions, or if the session does not exist, is open elsewhere or is damaged.
     pub fn resume(&self, session: &str, message: Option<&str>) -> Result<RunResult, AppError> {
         let store = self.store.as_ref().ok_or(AppError::NoSessions)?;
         let mut opened =
@@ -118,7 +118,7 @@ impl Agent {
         agent.drive(RunRequest { task: message.map(Arc::from), ..request })
     }
 
-    /// Returns the same agent, whose runs end as interrupted ones when this token is cancelled.
+    /// Returns the same agent; its runs end as interrupted when this token is cancelled.
     pub fn cancelled_by(&self, token: &CancellationToken) -> Self {
         Self { cancel: token.clone(), ..self.clone() }
     }
@@ -151,7 +151,7 @@ impl Agent {
 }
 
 impl AgentBuilder {
-    /// Sets the model, as `provider/name`. Its key comes from the environment, as for the command.
+    /// Sets the model, as `provider/name`. Its key comes from the environment, as with the command line program.
     pub fn model(self, name: &str) -> Self {
         Self { model: None, ..self }.setting("llm.model", name)
     }
@@ -162,7 +162,7 @@ impl AgentBuilder {
         Self { model: Some(model), ..self }
     }
 
-    /// Sets a model of your own. `connect` returns it for each run, those of sub-agents included.
+    /// Sets a model of the embedding program. `connect` returns it for each run, including those of sub-agents.
     pub fn custom_model<M: Model + 'static>(
         self,
         name: &str,
@@ -172,12 +172,12 @@ impl AgentBuilder {
         Self { model: Some(model), ..self }
     }
 
-    /// Sets the price of a model of your own, for budgets and the costs of the result.
+    /// Sets the price of a model of the embedding program, for budgets and the costs of the result.
     pub fn price(self, price: Price) -> Self {
         Self { price: Some(price), ..self }
     }
 
-    /// Sets the folder that the agent works on. Default: the current folder, unless your home is in it.
+    /// Sets the folder that the agent works on. Default: the current folder, unless it contains the user's home.
     pub fn workspace(self, folder: impl Into<PathBuf>) -> Self {
         self.setting("workspace.root", &folder.into().to_string_lossy())
     }
@@ -188,12 +188,12 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets what a session may cost, in US dollars. The model needs a known price.
+    /// Sets the maximum cost of a session, in US dollars. The model needs a known price.
     pub fn budget(self, dollars: f64) -> Self {
         self.setting("limits.budget_usd", &dollars.to_string())
     }
 
-    /// Sets how many replies with tool calls a run may have.
+    /// Sets the maximum number of replies with tool calls in a run.
     pub fn max_steps(self, steps: u32) -> Self {
         self.setting("limits.max_steps", &steps.to_string())
     }
@@ -208,7 +208,7 @@ impl AgentBuilder {
         Self { system_prompt: Some(prompt.into()), ..self }
     }
 
-    /// Lets the model run commands, confined as the configuration says. Needs [`supervisor_main`].
+    /// Lets the model run commands, confined as configured. Needs [`supervisor_main`].
     pub fn commands(self) -> Self {
         self.setting("commands.enabled", "true")
     }
@@ -219,18 +219,18 @@ impl AgentBuilder {
         stored.setting("sessions.dir", &folder.into().to_string_lossy())
     }
 
-    /// Calls this function with everything that happens in a run, on the thread of [`Agent::run`].
+    /// Calls this function with each event of a run, on the thread of [`Agent::run`].
     pub fn on_event(self, callback: impl Fn(&RunEvent<'_>) + Send + Sync + 'static) -> Self {
         Self { on_event: Some(Arc::new(callback)), ..self }
     }
 
-    /// Calls this function with each event of a run as one document of JSON, as `--output-format stream-json` prints it. It is
-    /// called on the thread of [`Agent::run`].
+    /// Calls this function with each event of a run as a JSON document, as `--output-format stream-json` prints it, on
+    /// the thread of [`Agent::run`].
     pub fn on_json_event(self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { on_json_event: Some(Arc::new(callback)), ..self }
     }
 
-    /// Sets the JSON Schema of the final answer, which is then JSON: see [`RunResult::structured_output`].
+    /// Sets the JSON Schema of the final answer. The answer is then JSON: see [`RunResult::structured_output`].
     pub fn output_schema(self, schema: Value) -> Self {
         Self { schema: Some(schema), ..self }
     }
@@ -245,7 +245,7 @@ impl AgentBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if no model is chosen or it can't be reached as it is set up, if a setting is invalid, if the workspace
+    /// Fails if no model is chosen or it can't be reached with its settings, if a setting is invalid, if the workspace
     /// can't be opened, and if commands would run without [`supervisor_main`].
     pub fn build(self) -> Result<Agent, AppError> {
         let env = ProcessEnv::current()
@@ -294,7 +294,7 @@ fn runs_commands(config: &Config) -> bool {
         || !settings.mcp.servers.is_empty()
 }
 
-/// Calls a function, and then the observer behind it.
+/// Calls a function with each event, and then an inner observer.
 struct CallbackObserver {
     callback: EventCallback,
     inner: Box<dyn Observer>,

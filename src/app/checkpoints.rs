@@ -32,25 +32,25 @@ pub(super) struct SessionCheckpoints {
     folder: PathBuf,
     session: SessionId,
     durability: Durability,
-    /// The contents at the beginning of the run.
+    /// The files of contents at the beginning of the run, with their lengths.
     lengths: BTreeMap<Arc<str>, u64>,
-    /// Begins with the first record.
+    /// The recorder; `None` before the first record.
     recorder: Mutex<Option<StateRecorder>>,
     hooks: RunCommands,
-    /// Whether an earlier process of the session was killed before it could record what it had changed.
+    /// Whether an earlier process of the session was killed before it could record its changes.
     has_open_change: bool,
-    /// Whether the workspace is too large, so that each further step would wait for nothing.
+    /// Whether the workspace is too large to record, so that further steps don't wait for a record.
     is_given_up: AtomicBool,
 }
 
-/// The commands that a run starts by itself, beside those of calls.
+/// The commands that a run starts by itself, in addition to those of calls.
 #[derive(Clone, Copy)]
 struct RunCommands {
-    /// At any time.
+    /// Whether commands may start at any time.
     at_any_time: bool,
-    /// In calls that edit files.
+    /// Whether commands may start in calls that edit files.
     in_edits: bool,
-    /// When an answer is checked.
+    /// Whether commands may start while an answer is checked.
     in_checks: bool,
 }
 
@@ -76,11 +76,11 @@ pub(super) struct StateRecorder {
     pub(super) lengths: BTreeMap<Arc<str>, u64>,
 }
 
-/// How long the calls of a step wait for a record at the most; it is a part of their own time. After that, the run goes on
-/// without records.
+/// The maximum time that the calls of a step wait for a record, as part of their own time limit. After that, the run
+/// continues without records.
 const MAX_RECORD_TIME: Duration = Duration::from_secs(10);
 
-/// Returns what is recorded of a workspace.
+/// Returns the options for scanning a workspace.
 pub(super) fn scan_options(
     config: &Config,
     root: &WorkspaceRoot,
@@ -105,14 +105,14 @@ pub(super) fn output_files(config: &Config, env: &ProcessEnv) -> Vec<FileId> {
     env.output_files.iter().copied().chain(log).collect()
 }
 
-/// Returns the files of contents that a session's newest record names.
+/// Returns the files of contents that a session's newest record names, with their lengths.
 pub(super) fn content_lengths(history: &SessionHistory) -> BTreeMap<Arc<str>, u64> {
     let states = history.checkpoints.iter().rev().filter_map(|found| found.record.state());
     states.map(|state| state.contents.clone()).next().unwrap_or_default()
 }
 
 impl StateRecorder {
-    /// Opens the store, and loads what is known of the workspace.
+    /// Opens the store, and loads the cached state of the workspace.
     pub(super) fn open(
         root: &WorkspaceRoot,
         options: ScanOptions,
@@ -125,7 +125,7 @@ impl StateRecorder {
         Ok(recorder)
     }
 
-    /// Records the present state; its contents are durable when this returns.
+    /// Records the present state. Its contents are durable when this function returns.
     pub(super) fn record(
         &mut self,
         cancel: &CancellationToken,
@@ -201,7 +201,7 @@ impl SessionCheckpoints {
         };
         let state = recorder.record(&scope.cancel)?;
         if kind == CheckpointKind::End {
-            // For the next run.
+            // The cache is for the next run.
             self.cache.save(&recorder.scanner, &recorder.store, &recorder.lengths);
         }
         Ok(state)

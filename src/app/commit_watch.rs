@@ -1,4 +1,4 @@
-//! Commits of a run with files that git runs once the user checks them out.
+//! New commits of a run with files from which git runs programs once the user checks them out.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use crate::exec::{CommandEnd, CommandSpec, followed_by_git};
 use crate::port::CancellationToken;
 use crate::workspace::LinkResolver;
 
-/// What a repository had before a run, if a configuration of git names files of the work tree.
+/// The references of a repository before a run, if a git configuration names files of the work tree.
 ///
-/// Commands can't write these files, but they can commit others in their place.
+/// Commands can't write these files, but they can commit replacements for them.
 pub struct CommitWatch<'a> {
     sandbox: &'a Sandbox,
     paths: Vec<String>,
@@ -18,20 +18,21 @@ pub struct CommitWatch<'a> {
     tips: Vec<String>,
 }
 
-/// How long git may take.
+/// The time limit of a git command.
 const GIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How much of its output is kept.
+/// The maximum number of bytes of git's output.
 const MAX_OUTPUT: usize = 1 << 20;
 
-/// The most references that are compared.
+/// The maximum number of references that are compared.
 const MAX_TIPS: usize = 5_000;
 
-/// The most files that a notice names.
+/// The maximum number of files that a notice names.
 const MAX_SHOWN: usize = 5;
 
 impl<'a> CommitWatch<'a> {
-    /// Returns what there is before a run; `None` if git runs nothing of the work tree, or commands are not confined.
+    /// Reads the references before a run. Returns `None` if git runs nothing of the work tree, if commands are not
+    /// confined, or if there are too many references.
     pub fn begin(sandbox: &'a Sandbox) -> Option<Self> {
         let policy = sandbox.model.policy();
         if policy.is_off() {
@@ -53,7 +54,7 @@ impl<'a> CommitWatch<'a> {
         (tips.len() <= MAX_TIPS).then_some(Self { sandbox, paths, tips })
     }
 
-    /// Returns a sentence about the files that new commits change, if they change any.
+    /// Returns a sentence about the files that new commits change; `None` if they change none.
     pub fn notice(&self) -> Option<String> {
         let mut args = vec!["log", "--all", "-m", "--format=", "--name-only", "--not"];
         args.extend(self.tips.iter().map(String::as_str));
@@ -78,7 +79,7 @@ impl<'a> CommitWatch<'a> {
     }
 }
 
-/// Returns what git prints, confined as the commands of the model are; `None` if it fails.
+/// Returns the output of git, confined as the commands of the model are; `None` if git fails.
 fn run_git(sandbox: &Sandbox, args: &[&str]) -> Option<String> {
     let argv = ["git", "--no-pager", "-c", "core.quotePath=true"].iter().chain(args);
     let argv = argv.map(OsString::from).collect();

@@ -9,13 +9,13 @@ use crate::policy::{CallKind, CallTarget, PolicyEngine};
 use crate::tools::{ExecutionMode, describe};
 use crate::types::{ConfirmMode, Decision};
 
-/// Checks what needs the tools: rules, patterns and expressions, and that each example of
-/// `permissions.examples` is decided as it says, where no mode says otherwise; what only a shell would find out, the
-/// commands of hooks; and the models that the configuration defines.
+/// Checks the settings that loading alone can't check: rules, patterns and expressions; each example of
+/// `permissions.examples`, for the mode that confirms sensitive calls; the placeholders in the commands of hooks; and
+/// the model definitions.
 ///
 /// # Errors
 ///
-/// Fails with everything that is wrong.
+/// Fails with all problems.
 pub fn check_config(config: &Config) -> Result<(), AppError> {
     check_agents(config)?;
     let Some(agent) = config.agents().next() else { return Ok(()) };
@@ -37,14 +37,14 @@ pub fn check_config(config: &Config) -> Result<(), AppError> {
 ///
 /// # Errors
 ///
-/// Fails with all that don't.
+/// Fails with all tools that don't exist.
 pub fn check_agents(config: &Config) -> Result<(), ConfigError> {
     let unknown = |agent| configured_tools::unknown_tools(config, &agent).collect::<Vec<_>>();
     let problems: Vec<ConfigProblem> = config.agents().flat_map(unknown).collect();
     if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
 }
 
-/// Returns what is wrong with an example.
+/// Returns the difference between the decision about an example and the expected decision.
 fn check_example(policy: &PolicyEngine, call: &str, expected: ExpectedDecision) -> Option<String> {
     let Some((tool, kind, targets)) = parse_call(call) else {
         return Some("not a call; write it like run_command(git push)".to_owned());
@@ -58,7 +58,7 @@ fn check_example(policy: &PolicyEngine, call: &str, expected: ExpectedDecision) 
     (expected != decided).then(|| format!("expected {expected}, but it is {decided}: {why}"))
 }
 
-/// Reads a call: its tool, and what it touches.
+/// Parses a call: its tool, kind and targets.
 fn parse_call(call: &str) -> Option<(&str, CallKind, Vec<CallTarget>)> {
     let call = call.trim();
     let (tool, text) = match call.split_once('(') {

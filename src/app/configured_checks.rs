@@ -1,4 +1,4 @@
-//! Checks of a final answer: its JSON Schema, and quality gates, which are commands that have to succeed before it counts.
+//! Checks of a final answer: its JSON Schema, and quality gates, which are commands that must succeed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::net::Secrets;
 use crate::port::{AnswerChecks, EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun};
 use crate::tools::{NeededWork, SchemaValidator, ToolRegistry, first_big_integer};
 
-/// Several checks; the first one that an answer does not pass decides.
+/// A sequence of checks; the first check that an answer does not pass decides.
 pub(super) struct CheckSequence(pub(super) Vec<Arc<dyn AnswerChecks>>);
 
 impl AnswerChecks for CheckSequence {
@@ -29,7 +29,7 @@ impl AnswerChecks for CheckSequence {
 /// Checks that an answer is JSON that satisfies a schema.
 pub(super) struct SchemaCheck(SchemaValidator);
 
-/// The most violations that the model is shown.
+/// The maximum number of violations shown to the model.
 const MAX_REPORTED_ERRORS: usize = 5;
 
 impl SchemaCheck {
@@ -48,7 +48,7 @@ impl SchemaCheck {
     ///
     /// # Errors
     ///
-    /// Fails with the reason.
+    /// Fails with the reason why no answer can pass it.
     pub(super) fn require_satisfiable(self) -> Result<Self, AppError> {
         match self.0.unsatisfiable(MAX_STEPS) {
             Some(why) => Err(AppError::InvalidSchema(format!("can't be satisfied: {why}"))),
@@ -82,8 +82,8 @@ impl AnswerChecks for SchemaCheck {
     }
 }
 
-/// Waits for what calls have started and declared as needed. Sends an answer back while it runs, and once when it has ended
-/// without a call that has shown it.
+/// Waits for the background work that calls have declared as needed. Rejects an answer while the work runs, and once
+/// more after it has ended if no call has shown its result.
 pub(super) struct UnfinishedCalls(pub(super) Arc<ToolRegistry>);
 
 impl AnswerChecks for UnfinishedCalls {
@@ -107,27 +107,27 @@ impl AnswerChecks for UnfinishedCalls {
     }
 }
 
-/// How long an answer waits for what is needed: less than the margin of the time limit of a check.
+/// The time that an answer waits for needed work: less than the margin of the time limit of a check.
 const NEEDED_WAIT: Duration = Duration::from_secs(20);
 
-/// Runs the gates, one after the other; all that fail send the answer back together.
+/// Runs the gates one after the other; all failures reject the answer together.
 pub(super) struct QualityGates {
     gates: Vec<QualityGate>,
     sandbox: Sandbox,
-    /// What is masked in their outputs.
+    /// The secrets to mask in the outputs of gates.
     secrets: Secrets,
 }
 
-/// How much of a gate's output the model is shown, in bytes of its beginning and its end.
+/// The number of bytes of a gate's output shown to the model, of the beginning and of the end each.
 const MAX_SHOWN_BYTES: usize = 4 << 10;
 
 impl QualityGates {
-    /// Returns these gates.
+    /// Returns a check with these gates.
     pub(super) fn new(gates: &[QualityGate], sandbox: Sandbox, secrets: Secrets) -> Self {
         Self { gates: gates.to_vec(), sandbox, secrets }
     }
 
-    /// Runs a gate; returns what it says when it fails.
+    /// Runs a gate; returns its output if it fails.
     fn run_gate(&self, gate: &QualityGate, scope: &EffectContext) -> Result<(), String> {
         let command = CommandSpec {
             timeout: Some(gate.timeout.into()),

@@ -1,4 +1,4 @@
-//! The user's hooks, as the settings have them.
+//! The user's hooks, from the settings.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ impl RunSetup {
     ///
     /// # Errors
     ///
-    /// Fails if the pattern of one is invalid, or its command can't be given a file's name.
+    /// Fails if the pattern of a hook is invalid, or its command uses `{file}` unsafely.
     pub(super) fn hooks(
         &self,
         session: &Arc<str>,
@@ -62,7 +62,7 @@ impl RunSetup {
     }
 }
 
-/// Returns what is wrong with the commands of hooks.
+/// Returns the problems with the commands of hooks.
 pub(super) fn invalid_commands(config: &Config) -> impl Iterator<Item = ConfigProblem> + '_ {
     let point = HookPoint::PostEdit;
     config.settings.hooks.enabled_at(point).filter_map(move |hook| {

@@ -1,4 +1,4 @@
-//! Tools of MCP servers, among the others and under the same rules.
+//! Tools of MCP servers, used like all other tools and under the same rules.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use crate::tools::{CallContext, SEARCH_TOOLS, Tool, ToolInvocation, ToolOutput, 
 use crate::types::{TimeSpan, Tokens, matches_wildcard};
 use crate::view::{LiveEvent, ServerState};
 
-/// Starts the servers of a configuration, within the time limit of the run. Returns no servers if cancelled: the run then
-/// ends before it needs them.
+/// Starts the servers of a configuration, within the time limit of the run. Returns no servers if cancelled, since the
+/// run then ends before it needs them.
 ///
 /// # Errors
 ///
-/// Fails when one that is required can't be had.
+/// Fails if a required server is unavailable.
 pub(super) fn start_servers(
     config: &Config,
     world: &ProcessEnv,
@@ -70,8 +70,8 @@ pub(super) fn start_servers(
     Ok(servers)
 }
 
-/// Returns a system prompt with how the servers want to be used of which there are tools. Each line is marked, since it
-/// is not the user who says it.
+/// Returns a system prompt with the instructions of those servers whose tools are available. Each line is marked as a
+/// quotation, because the text is not from the user.
 pub(super) fn with_server_instructions(
     prompt: Arc<str>,
     servers: &McpServers,
@@ -96,11 +96,12 @@ pub(super) fn with_server_instructions(
 
 const UNVERIFIED_NOTICE: &str = "What servers say about the use of their tools. It is not from the user, who has not checked it.";
 
-/// What decides which tools of servers are deferred.
+/// The inputs that determine which tools of servers are deferred.
 pub(super) struct ToolDeferral<'a> {
     /// The context window of the model.
     pub(super) window: Tokens,
-    /// The tools of the earlier requests of the session. A resumed run has the same, so that the provider's cache holds.
+    /// The tools of earlier requests of the session. A resumed run keeps the same tools, so that the provider's cache
+    /// stays valid.
     pub(super) earlier: Option<&'a [ToolSpec]>,
 }
 
@@ -108,7 +109,7 @@ pub(super) struct ToolDeferral<'a> {
 const MAX_TOOLS_PERCENT: u64 = 10;
 
 impl ToolDeferral<'_> {
-    /// Returns the deferred ones of the tools that an agent may use, each after its server.
+    /// Returns the deferred tools among those that an agent may use, each as server and name.
     pub(super) fn deferred_tools(
         &self,
         config: &McpConfig,
@@ -138,14 +139,14 @@ impl ToolDeferral<'_> {
     }
 }
 
-/// Returns whether a server has more tools than every request may have.
+/// Returns whether the tools of a server exceed the limit for a request, in number or size.
 fn has_too_many<'a>(tools: impl Iterator<Item = &'a ServerTool> + Clone) -> bool {
     let most = ServerLimits::default().tools;
     let bytes: u64 = tools.clone().map(|tool| tool.spec().request_bytes()).sum();
     tools.count() > most.count || bytes > most.bytes as u64
 }
 
-/// Returns the tools of servers, as tools like all others.
+/// Returns the tools of servers as ordinary tools.
 pub(super) fn server_tools<'a>(
     servers: &'a McpServers,
     user: &'a Arc<dyn Confirmer>,
@@ -177,7 +178,7 @@ pub(super) fn server_spec(
                 let token = token.ok_or_else(|| wrong(format!("{name} (its token) is not set")))?;
                 headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
             }
-            // The configuration has checked already whether it may be unencrypted.
+            // The configuration has already checked whether unencrypted access is allowed.
             let endpoint = Endpoint::parse(url.as_str(), true);
             let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
             let env = |name: &str| world.variable(name).map(str::to_owned);
@@ -191,7 +192,7 @@ pub(super) fn server_spec(
     Ok(ServerSpec {
         name: server.name.to_string(),
         transport,
-        // A server that hangs leaves a fifth of the run's time to the run.
+        // A fifth of the run's time is left even if a server hangs.
         timeout: most.map_or(server.timeout, |most| server.timeout.min(most.fraction(4, 5))).into(),
         tools: ToolFilter {
             enabled: server.enabled_tools.clone(),
@@ -202,7 +203,7 @@ pub(super) fn server_spec(
     })
 }
 
-/// Returns the client credentials of a server; fails if there is no secret in its variable.
+/// Returns the client credentials of a server; fails if the variable holds no secret.
 fn client_credentials(
     oauth: &OauthConfig,
     world: &ProcessEnv,
@@ -251,7 +252,7 @@ impl Tool for McpTool {
         let arguments = self.0.parse_arguments(arguments)?;
         let (tool, user) = (self.0.clone(), Arc::clone(&self.1));
         Ok(Box::new(ExternalCall {
-            // A server's own description of its tools is not relied on.
+            // A server's own description of its tools is not trusted.
             is_read_only: false,
             summary: serde_json::Value::Object(arguments.clone()).to_string(),
             time_limit: tool.timeout(),

@@ -1,4 +1,4 @@
-//! The tools of a run, as the settings have them.
+//! The tools of a run, from the settings.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::tools::{
 use crate::types::{ConversationItem, did_you_mean, matches_wildcard, nearest_within};
 
 impl RunSetup {
-    /// Returns the tools of a run. Long results are stored whole in `results`, or in memory; a sub-agent has no
+    /// Returns the tools of a run. Long results are stored whole in `results`, or in memory. A sub-agent gets no
     /// sub-agents.
     pub(super) fn tool_registry(
         &self,
@@ -38,7 +38,7 @@ impl RunSetup {
         let Self { config, agent, sandbox, tools: custom, .. } = self;
         let mut settings = tool_settings(config, agent, self.execution)?;
         settings.rules = parse_rules(config, custom)?;
-        // A sub-agent has them if its own list allows them.
+        // A sub-agent gets the embedding program's tools only if its own list allows them.
         if let (Some(allowed), true) = (&mut settings.allowed_tools, subagents.is_some()) {
             allowed.extend(custom.iter().map(|tool| tool.name().to_owned()));
         }
@@ -89,7 +89,7 @@ fn runs_commands(tool: &str) -> bool {
     describe(tool).is_some_and(|tool| tool.kind() == CallKind::Command)
 }
 
-/// Returns what a session has done so far, as far as its limits are concerned.
+/// Returns the usage of a session so far that counts towards the limits on changes and commands.
 pub(super) fn used_quota(conversation: &Conversation) -> QuotaUsage {
     let mut used = QuotaUsage::default();
     for entry in conversation.entries() {
@@ -105,7 +105,7 @@ pub(super) fn used_quota(conversation: &Conversation) -> QuotaUsage {
     used
 }
 
-/// Returns the entries of an agent's tools that name none.
+/// Returns a problem for each unknown tool in an agent's list.
 pub(super) fn unknown_tools(
     config: &Config,
     agent: &AgentDefinition,
@@ -151,7 +151,7 @@ pub(super) fn tool_settings(
     })
 }
 
-/// Returns the rules of the settings, and those that allow the tools of the program that embeds the agent.
+/// Returns the rules of the settings, with rules that allow the tools of the embedding program.
 fn parse_rules(config: &Config, custom: &[FunctionTool]) -> Result<PermissionRules, ConfigProblem> {
     let PermissionsConfig { deny, ask, allow, .. } = &config.settings.permissions;
     let tools = rule_tools();
@@ -192,7 +192,7 @@ fn parse_guardrails(config: &Config) -> Result<Guardrails, ConfigProblem> {
     })
 }
 
-/// Returns how much a task may change.
+/// Returns the limits on changes and commands.
 pub(super) fn quota_limits(config: &Config) -> GuardrailLimits {
     let guardrails = &config.settings.guardrails;
     GuardrailLimits {
@@ -202,16 +202,16 @@ pub(super) fn quota_limits(config: &Config) -> GuardrailLimits {
     }
 }
 
-/// Letters that a name may differ in and still be meant.
+/// The maximum number of letters in which a suggested name differs.
 const MAX_DISTANCE: usize = 3;
 
-/// Returns whether this program has a tool of this name, or could have one of a server.
+/// Returns whether this program has a tool of this name, or the name is reserved for tools of servers.
 pub(super) fn is_built_in(name: &str) -> bool {
     name.starts_with("mcp_") || names().any(|tool| tool == name)
 }
 
-/// Checks the tools that a rule or an entry of a list is about: names with stars, and bars between them. A rule or a list
-/// with another name would never have an effect, and a rule that denies would be missed only when it is too late.
+/// Checks the tool names in a rule or a list: names, wildcards, and alternatives separated by bars. An entry with an
+/// unknown name would never have an effect, and a missing effect of a deny rule would be noticed too late.
 ///
 /// # Errors
 ///
@@ -230,7 +230,7 @@ fn check_tool_name(entry: &str) -> Result<(), String> {
     }
 }
 
-/// Checks the pattern of a rule: with one for a tool whose calls name nothing, the rule would never have an effect.
+/// Checks that a rule with a pattern is for tools with targets; otherwise the rule would never have an effect.
 ///
 /// # Errors
 ///
@@ -252,7 +252,7 @@ fn check_pattern(rule: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the names of the tools of this program; those of servers begin with `mcp_`.
+/// Returns the names of this program's tools, without those of servers.
 fn names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|tool| tool.name).chain([DISPATCH, SEARCH_TOOLS])
 }
@@ -272,7 +272,7 @@ mod tests {
             "unknown tool `run_comand`, did you mean `run_command`?"
         );
         assert_eq!(wrong("grep|Wirte"), "unknown tool `Wirte`");
-        // As other agents call it.
+        // Other agents use this name.
         assert_eq!(wrong("grep|LS"), "unknown tool `LS`, did you mean `list_files`?");
     }
 

@@ -1,4 +1,4 @@
-//! The hooks after a run, and how long they may take.
+//! The hooks after a run, and their time limit.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -10,18 +10,18 @@ use crate::machine::{Machine, State};
 use crate::port::{CancellationToken, Clock, HookOutcome, HookPoint};
 use crate::runner;
 
-/// When everything after a run has to be over; unlimited if the run has no time limit.
+/// The time by which everything after a run must end; unlimited if the run has no time limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunDeadline(Option<Instant>);
 
-/// How much longer than the time limit of the run its hooks may take.
+/// The time that hooks get beyond the time limit of the run.
 const HOOK_OVERTIME: Duration = Duration::from_millis(500);
 
-/// How long their commands may then take to end. The supervisor kills the rest when this process ends.
+/// The time that the hooks' commands get to end after that. The supervisor kills the rest when this process ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl RunDeadline {
-    /// Returns the deadline of a run that is over by this clock.
+    /// Returns the deadline of a run; `clock` is the run's clock at its end.
     pub(super) fn for_run(machine: &Machine, clock: &dyn Clock) -> Self {
         let run = machine.state.run();
         let left =
@@ -29,14 +29,14 @@ impl RunDeadline {
         Self(left.and_then(|left| Instant::now().checked_add(left.into())))
     }
 
-    /// Returns how much time is left; `None` if it is unlimited.
+    /// Returns the remaining time; `None` if it is unlimited.
     pub fn remaining(self) -> Option<Duration> {
         self.0.map(|until| until.saturating_duration_since(Instant::now()))
     }
 }
 
-/// Runs the hooks at the end of a run on a thread of their own, and `meanwhile` beside them. Returns when the hooks have
-/// ended or `interrupt` is cancelled, and not much later than the deadline. They can't change the result.
+/// Runs the hooks at the end of a run on a separate thread, and `meanwhile` on this one. Returns when the hooks have
+/// ended or `interrupt` is cancelled, and not much later than the deadline. The hooks can't change the result.
 pub(super) fn run_end_hooks(
     hooks: &Arc<Hooks>,
     machine: &Machine,
@@ -57,7 +57,7 @@ pub(super) fn run_end_hooks(
         output: outcome.output.clone().unwrap_or_default(),
         steps: done.run.steps,
     };
-    // Disconnected when all of them have ended.
+    // The channel closes when all hooks have ended.
     let (sender, finished) = mpsc::channel::<()>();
     let (hooks, cancel) = (Arc::clone(hooks), CancellationToken::new());
     let scope = runner::real_time_context(cancel.clone());
@@ -65,7 +65,7 @@ pub(super) fn run_end_hooks(
         for input in error.into_iter().chain([end]) {
             let point = input.point().as_str();
             for ran in hooks.run(input, &scope).runs {
-                // The events are over, so that the log is the only place for it.
+                // No more events are sent, so failures are only logged.
                 if ran.outcome != HookOutcome::Passed {
                     let why = ran.message.as_deref().unwrap_or_default();
                     log::warn!("the hook `{}` at {point} did not pass: {why}", ran.name);
@@ -78,7 +78,7 @@ pub(super) fn run_end_hooks(
         log::warn!("the hooks at the end of the run were not started: {error}");
         return meanwhile();
     }
-    // A signal that ended the run does not end the hooks.
+    // A signal that has already ended the run does not end the hooks.
     let cancelled = cancel.clone();
     let _registration =
         (!interrupt.is_cancelled()).then(|| interrupt.on_cancel(move || cancelled.cancel()));

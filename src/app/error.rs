@@ -1,4 +1,4 @@
-//! Why a run could not be set up.
+//! Errors in setting up a run.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,11 +16,11 @@ use crate::llm::{ConnectError, ModelSpecError, PlaybackError};
 use crate::workspace::checkpoint::CheckpointError;
 use crate::workspace::image::ImageError;
 
-/// Why a run could not be set up.
+/// An error in setting up a run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AppError {
-    /// A setting is wrong.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// No model is chosen.
@@ -31,22 +31,22 @@ pub enum AppError {
     Image {
         /// The name of the image.
         name: String,
-        /// Why.
+        /// The reason.
         cause: ImageError,
     },
-    /// What is chosen names no model.
+    /// The chosen name is not a model.
     #[error(transparent)]
     Model(#[from] ModelSpecError),
     /// The table of prices cannot be used.
     #[error(transparent)]
     PriceTable(#[from] ModelTableError),
-    /// The model cannot be reached as it is set up.
+    /// The model can't be reached with its settings.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// A model that the user defines has to name one.
+    /// A model definition lacks the model.
     #[error("models.{0} has no `model`; set it to PROVIDER/NAME")]
     IncompleteModel(String),
-    /// A model can't replace itself.
+    /// A model and its fallbacks must all be different.
     #[error("llm.fallback has {0} twice, or {0} is the model itself")]
     RepeatedFallback(String),
     /// A run with a budget needs a price.
@@ -57,13 +57,13 @@ pub enum AppError {
     Workspace {
         /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// The current folder contains the user's home, and was not named as the workspace.
+    /// The current folder contains the user's home, and was not explicitly named as the workspace.
     #[error("the workspace would be {}, which contains your home folder", .0.display())]
     HomeAsWorkspace(PathBuf),
-    /// A tool has a name that another tool has, or that providers refuse.
+    /// The name of a tool is taken, or providers refuse it.
     #[error(
         "invalid tool name '{0}': it has to be unique, of letters, digits, '_' and '-', at most 64"
     )]
@@ -81,7 +81,7 @@ pub enum AppError {
     ToolSchema {
         /// The tool.
         name: String,
-        /// What is wrong with it.
+        /// The problem with the schema.
         cause: String,
     },
     /// The schema of the answer is invalid.
@@ -93,33 +93,34 @@ pub enum AppError {
     /// A state of the workspace can't be recorded, read or restored.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// There is nothing to restore, or it is not possible.
+    /// The session can't be undone.
     #[error(transparent)]
     Undo(#[from] UndoError),
     /// Commands cannot be run as configured.
     #[error(transparent)]
     Exec(#[from] ExecError),
-    /// What changed in the workspace can't be determined.
+    /// The changes in the workspace can't be determined.
     #[error("could not read the changes from git: {0}")]
     Diff(#[from] DiffError),
-    /// A server of tools that is required can't be had.
+    /// A required MCP server is unavailable.
     #[error("{0}")]
     McpServer(String),
-    /// Hooks start this program again and again.
+    /// Hooks start this program recursively, too deeply.
     #[error(transparent)]
     HookDepth(#[from] HooksTooDeep),
     /// The system refuses something that every run needs.
     #[error("could not {what}: {cause}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
-        /// What the system says.
+        /// The error of the system.
         cause: String,
     },
 }
 
 impl AppError {
-    /// Returns whether the user can fix it: arguments, configuration, names. Otherwise it is a failure of the system.
+    /// Returns whether the user can fix the error, as with arguments, configuration and names. Otherwise the system has
+    /// failed.
     pub fn is_user_error(&self) -> bool {
         match self {
             Self::Exec(error) => matches!(error, ExecError::Unconfined(_)),

@@ -1,4 +1,4 @@
-//! Tools made of a function.
+//! Tools made from functions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::tools::{
 };
 use crate::types::{CallAccess, TimeSpan};
 
-/// A tool made of a function. Its argument is mostly a struct, whose JSON Schema the model sees.
+/// A tool made from a function. The argument is usually a struct; the model sees its JSON Schema.
 ///
-/// The agent may call it without asking.
+/// The agent may call the tool without confirmation.
 #[derive(Clone)]
 pub struct FunctionTool {
     spec: ToolSpec,
@@ -28,20 +28,20 @@ pub struct FunctionTool {
     bind: Arc<BindArguments>,
 }
 
-/// How long a function may take by default.
+/// The default time limit of a call.
 const TIME_LIMIT: TimeSpan = TimeSpan::from_secs(120);
 
-/// Parses arguments, and returns the call that is left to make.
+/// Parses arguments, and returns the call with these arguments.
 type BindArguments = dyn Fn(&ToolSpec, &str) -> Result<BoundCall, String> + Send + Sync;
 
-/// The most errors in arguments that the model is shown.
+/// The maximum number of argument errors shown to the model.
 const MAX_REPORTED_ERRORS: usize = 3;
 
 type BoundCall = Box<dyn FnOnce(&CancellationToken) -> Result<String, String> + Send>;
 
 impl FunctionTool {
-    /// Returns a tool of this name. `Ok` of the function is the tool's result, `Err` says why it failed; the model
-    /// reads both.
+    /// Returns a tool of this name. The function returns the tool's result as `Ok`, or the reason of a failure as
+    /// `Err`; the model reads both.
     pub fn new<A, F>(name: &str, description: &str, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -56,9 +56,9 @@ impl FunctionTool {
         Self::from_spec(tool_spec::<A>(name, description), bind)
     }
 
-    /// Returns a tool whose arguments are a JSON object that satisfies a JSON Schema, for programs that know their type only
-    /// when they run. A call with other arguments fails, and the function is not called. The token is cancelled once no one
-    /// waits for the call.
+    /// Returns a tool whose arguments are a JSON object that satisfies a JSON Schema, for programs that know the type
+    /// only at run time. A call with other arguments fails without calling the function. The token is cancelled once
+    /// the result of the call is no longer awaited.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl FunctionTool {
             let mut arguments: Value = parse_arguments(spec, text)?;
             let mut errors = schema_errors(&validator, &arguments, MAX_REPORTED_ERRORS);
             if !errors.is_empty() {
-                // Many models write `null` for an argument that they leave out.
+                // Many models write `null` for an omitted argument.
                 let fields = arguments.as_object_mut();
                 fields.into_iter().for_each(|fields| fields.retain(|_, value| !value.is_null()));
                 errors = schema_errors(&validator, &arguments, MAX_REPORTED_ERRORS);
@@ -103,12 +103,12 @@ impl FunctionTool {
         Self { spec, is_read_only: false, time_limit: TIME_LIMIT, bind: Arc::new(bind) }
     }
 
-    /// Sets how long a call may take before the run continues without it. Default: two minutes.
+    /// Sets the maximum time of a call; after that, the run continues without it. Default: two minutes.
     pub fn time_limit(self, limit: Duration) -> Self {
         Self { time_limit: limit.into(), ..self }
     }
 
-    /// Declares that the function changes nothing, so that its calls may run at the same time as others that read.
+    /// Declares that the function changes nothing, so that its calls may run concurrently with other reads.
     pub fn read_only(self) -> Self {
         Self { is_read_only: true, ..self }
     }
@@ -119,10 +119,10 @@ impl FunctionTool {
     }
 }
 
-/// The most steps of a validation.
+/// The maximum number of steps of a validation.
 pub(super) const MAX_STEPS: usize = 1_000_000;
 
-/// Returns what is wrong with a value, at most this number of errors.
+/// Returns the errors in a value, up to a number.
 pub(super) fn schema_errors(
     validator: &SchemaValidator,
     value: &Value,

@@ -1,4 +1,5 @@
-//! What commands must not read although the user can: keys, tokens, passwords, and sockets of daemons that grant rights.
+//! Paths that commands must not read although the user can: keys, tokens, passwords, and sockets of daemons that grant
+//! rights.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -29,7 +30,7 @@ const SECRET_PATHS: &str = "
     .cache/mozilla .cache/google-chrome .cache/chromium .config/Signal
 ";
 
-/// Files and folders of the system with secrets that root can read: passwords, and what is mounted into containers.
+/// Files and folders of the system with secrets that root can read: passwords, and secrets mounted into containers.
 const SYSTEM_SECRETS: &str =
     "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /run/secrets /var/run/secrets";
 
@@ -50,7 +51,7 @@ const MOVABLE_FOLDERS: [(&str, &str); 4] = [
     (".cargo", "CARGO_HOME"),
 ];
 
-/// Files of the home that are settings, and hold a secret if one of these texts is in them.
+/// Settings files of the home, which are secret if they contain one of [`SECRET_MARKERS`] or an address with a user.
 const SETTINGS_FILES: &str = "
     .npmrc .yarnrc .yarnrc.yml .bunfig.toml .config/.bunfig.toml .config/pnpm/rc .config/uv/uv.toml
     .m2/settings.xml .m2/settings-security.xml .gradle/gradle.properties
@@ -61,7 +62,7 @@ const SETTINGS_FILES: &str = "
 const SETTINGS_VARIABLES: &str =
     "NPM_CONFIG_USERCONFIG npm_config_userconfig PIP_CONFIG_FILE UV_CONFIG_FILE";
 
-/// The settings whose lines about registries commands can read, each line with its own key.
+/// The settings files of which commands can read the lines about registries, each with its own key.
 const REDACTED_SETTINGS: &str = "
     .npmrc .yarnrc .config/pnpm/rc .config/pip/pip.conf .pip/pip.conf
     NPM_CONFIG_USERCONFIG npm_config_userconfig PIP_CONFIG_FILE
@@ -70,10 +71,10 @@ const REDACTED_SETTINGS: &str = "
 /// The sections of pip's configuration that are shown.
 const PIP_SECTIONS: [&str; 4] = ["[global]", "[install]", "[download]", "[wheel]"];
 
-/// The most bytes of settings that are read.
+/// The maximum number of bytes of a settings file.
 const MAX_SETTINGS: u64 = 1 << 20;
 
-/// What stands before a secret in such a file.
+/// Texts in a settings file that precede a secret.
 const SECRET_MARKERS: [&str; 13] = [
     "_auth",
     "_password",
@@ -101,8 +102,9 @@ const SOCKET_VARIABLES: &str = "
     DBUS_SESSION_BUS_ADDRESS DBUS_SYSTEM_BUS_ADDRESS PULSE_SERVER TMUX
 ";
 
-/// Returns what commands must not read, without what the user lets them read: secrets, and the stored sessions, which have
-/// the conversations of other projects. What these needed folders are in is not hidden, whatever a variable says.
+/// Returns the paths that commands must not read, except those that the user makes readable: secrets, and the stored
+/// sessions, which contain the conversations of other projects. A folder that contains one of the `needed` folders is
+/// not hidden, whatever a variable says.
 pub(super) fn hidden_paths(
     world: &ProcessEnv,
     sessions: &[PathBuf],
@@ -116,7 +118,7 @@ pub(super) fn hidden_paths(
     let inside = [SECRET_PATHS, SOCKET_PATHS].into_iter().flat_map(str::split_whitespace);
     hidden.extend(inside.flat_map(|path| paths_in_home(path, world)));
     hidden.extend(secret_settings(world).map(|settings| settings.file));
-    // What this process cannot open, its commands cannot either.
+    // Files that this process can't open are inaccessible to its commands, too.
     let system = SYSTEM_SECRETS.split_whitespace().map(PathBuf::from);
     hidden.extend(system.filter(|path| fs::File::open(path).is_ok()));
     let sockets = SOCKET_VARIABLES.split_whitespace();
@@ -145,8 +147,8 @@ fn paths_in_home<'a>(
     world.folders().home.map(|home| home.join(path)).into_iter().chain(moved)
 }
 
-/// Returns the hidden settings that commands read without their secrets, for the registry that they name: package managers
-/// would take packages from the public one.
+/// Returns the hidden settings files that commands read without their secrets. Commands need the registry that these
+/// files name: package managers would otherwise take packages from the public one.
 pub(super) fn redacted_files(world: &ProcessEnv, hidden: &[PathBuf]) -> Vec<RedactedFile> {
     secret_settings(world)
         .filter(|it| hidden.contains(&it.file))
@@ -154,7 +156,7 @@ pub(super) fn redacted_files(world: &ProcessEnv, hidden: &[PathBuf]) -> Vec<Reda
         .collect()
 }
 
-/// Returns a warning if another file that is hidden from commands names the registry that the user's packages come from.
+/// Returns a warning if another hidden settings file names the registry of the user's packages.
 pub(super) fn hidden_registry_warning(config: &Config, world: &ProcessEnv) -> Option<String> {
     let sandbox = &config.settings.sandbox;
     if sandbox.mode == SandboxMode::Off || sandbox.network == NetworkAccess::Off {
@@ -169,14 +171,14 @@ pub(super) fn hidden_registry_warning(config: &Config, world: &ProcessEnv) -> Op
 /// A file of settings with a secret.
 struct SecretSettings {
     file: PathBuf,
-    /// Its text; empty if it can't be read here.
+    /// The text; empty if the file can't be read here.
     text: String,
     /// Whether commands can read the lines about registries.
     is_redactable: bool,
 }
 
 impl SecretSettings {
-    /// Returns what commands read of it; `None` if that names no registry.
+    /// Returns the redacted file for commands; `None` if it names no registry.
     fn redacted(&self) -> Option<RedactedFile> {
         let text = registry_lines(&self.text);
         let is_shown = self.is_redactable && names_registry(&text);
@@ -203,8 +205,8 @@ fn key_of(line: &str) -> &str {
     line.trim().split(['=', ' ']).next().unwrap_or_default().trim_end_matches(':')
 }
 
-/// Returns whether a line of settings for npm, yarn or pip names a registry. Keys that begin with an address are about the
-/// registry there.
+/// Returns whether settings for npm, yarn or pip name a registry. Keys that begin with an address don't: they are
+/// settings for the registry at that address.
 fn names_registry(text: &str) -> bool {
     text.lines().map(|line| key_of(line).to_lowercase()).any(|key| {
         !key.starts_with("//")
@@ -212,7 +214,7 @@ fn names_registry(text: &str) -> bool {
     })
 }
 
-/// Returns the lines that are nothing but the address of a registry, without the user in it, and the sections of pip.
+/// Returns the lines that consist of a registry's address, without the user name in it, and the section lines of pip.
 fn registry_lines(text: &str) -> String {
     text.lines().filter_map(registry_line).map(|line| line + "\n").collect()
 }
@@ -260,7 +262,7 @@ fn has_token(address: &str) -> bool {
     })
 }
 
-/// Returns whether nothing that commands need, each with links resolved and as it is named, is in a folder.
+/// Returns whether no needed path, with links resolved or as named, is in a folder.
 fn can_be_hidden(path: &Path, needed: &[(PathBuf, &Path)], links: &LinkResolver) -> bool {
     let hidden = real_path(path, links);
     needed.iter().all(|(real, named)| !real.starts_with(&hidden) && !named.starts_with(path))
@@ -277,7 +279,7 @@ fn socket_path(value: &str) -> Option<PathBuf> {
     ["", "unix:", "unix:path=", "unix:dir="].contains(&scheme).then(|| Path::new("/").join(path))
 }
 
-/// Reads a file of settings; `None` if it is no regular file, or too large. A pipe in its place does not block.
+/// Reads a settings file; `None` if it is not a regular file, or too large. A pipe in its place does not block.
 fn read_settings(path: &Path) -> io::Result<Option<String>> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -289,8 +291,8 @@ fn read_settings(path: &Path) -> io::Result<Option<String>> {
     Ok((text.len() as u64 <= MAX_SETTINGS).then_some(text))
 }
 
-/// Returns the text of settings that hold a secret; `None` for others. What cannot be read here, or is not text, is taken
-/// for a secret, with an empty text.
+/// Returns the text of a settings file that holds a secret; `None` for others. A file that can't be read here, or is
+/// not text, counts as a secret with an empty text.
 fn read_secret(path: &Path) -> Option<String> {
     let text = match read_settings(path) {
         Ok(Some(text)) => text,
@@ -304,7 +306,7 @@ fn read_secret(path: &Path) -> Option<String> {
     has_secret.then_some(text)
 }
 
-/// Returns a hidden path without what can be read in it; nothing when it can be read as a whole.
+/// Returns the parts of a hidden path that are not readable; empty if the whole path is readable.
 fn exclude_readable(path: PathBuf, readable: &[PathBuf]) -> Vec<PathBuf> {
     if readable.iter().any(|own| path.starts_with(own)) {
         return Vec::new();

@@ -4,9 +4,9 @@
 //!  Config ──▶ RunSetup (model, tools, sandbox) ──▶ RunSession (new, stored) ──▶ Ports ──▶ Driver ──▶ FinishedRun
 //! ```
 //!
-//! [`RunSetup::new`] finds everything that can be wrong before anything begins; [`RunSetup::run`] opens the session,
-//! builds the ports, drives the machine and finishes. Nothing here reads the environment of the process: variables and
-//! folders come in as a [`ProcessEnv`]. [`Agent`] is the façade for programs that embed the agent.
+//! [`RunSetup::new`] finds all problems before anything begins; [`RunSetup::run`] opens the session, builds the ports,
+//! drives the machine and finishes. Nothing here reads the environment of the process: variables and folders come in as
+//! a [`ProcessEnv`]. [`Agent`] is the façade for programs that embed the agent.
 
 mod agent;
 mod checkpoints;

@@ -1,4 +1,4 @@
-//! Tries the servers of a configuration, and its model with its key.
+//! Probes of the configured servers, and of the model with its key.
 
 use std::sync::Arc;
 
@@ -15,34 +15,34 @@ use crate::port::{CancellationToken, ModelRequest};
 use crate::runner;
 use crate::types::{ConversationItem, Fault, MessageOrigin, Tokens};
 
-/// What became of starting a server.
+/// The result of probing a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerProbe {
-    /// Its name.
+    /// The name of the server.
     pub name: String,
-    /// Whether a run fails without it.
+    /// Whether a run fails without the server.
     pub is_required: bool,
-    /// What was found.
+    /// The finding.
     pub finding: ServerFinding,
 }
 
-/// What was found out about a server.
+/// The finding about a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerFinding {
-    /// It has so many tools.
+    /// The server started, with this number of tools.
     Tools(usize),
-    /// It can't be had.
+    /// The server is unavailable, for this reason.
     Unavailable(String),
-    /// It is reached by the network, which was not to be used.
+    /// The server was not probed, because the network must not be used.
     NotProbed,
 }
 
-/// Whether servers on the network are tried too.
+/// Whether servers on the network are probed, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeScope {
-    /// Programs of this machine alone.
+    /// Only programs of this machine.
     Local,
-    /// Whatever the configuration names.
+    /// All configured servers.
     Network,
 }
 
@@ -88,7 +88,7 @@ pub fn probe_servers(
     probed
 }
 
-/// Masks what may be secrets in the names of programs that errors contain.
+/// Masks possible secrets in the names of programs in errors.
 fn mask_programs(config: &Config, probed: &mut [ServerProbe]) {
     for (server, probe) in config.settings.mcp.servers.iter().zip(probed) {
         if let (Some(program), ServerFinding::Unavailable(error)) =
@@ -99,11 +99,11 @@ fn mask_programs(config: &Config, probed: &mut [ServerProbe]) {
     }
 }
 
-/// Asks a model for one word, and returns what the provider says when it refuses.
+/// Asks a model for one word, and returns the provider's error if it refuses.
 ///
 /// # Errors
 ///
-/// Fails when the model can't be reached as it is set up.
+/// Fails if the model can't be reached with its settings.
 pub fn probe_model(
     model: &ResolvedModel,
     config: &Config,
@@ -131,5 +131,5 @@ pub fn probe_model(
     Ok(asked.map(drop))
 }
 
-/// What the reply may have; some providers refuse less.
+/// The output limit of the probe; some providers refuse a lower one.
 const MAX_REPLY_TOKENS: Tokens = Tokens(16);

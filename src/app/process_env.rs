@@ -15,7 +15,7 @@ pub struct ProcessEnv {
     pub variables: Vec<(OsString, OsString)>,
     /// The current folder.
     pub cwd: PathBuf,
-    /// The files to which this process writes its output: they are no part of what a run changes.
+    /// The files to which this process writes its output. They don't count as changes of a run.
     pub output_files: Vec<FileId>,
 }
 
@@ -24,7 +24,7 @@ impl ProcessEnv {
     ///
     /// # Errors
     ///
-    /// Fails when the current folder is gone, and when a setting is not UTF-8: it would count as not made.
+    /// Fails if the current folder no longer exists, or if a setting is not UTF-8, which would otherwise be ignored.
     pub fn current() -> io::Result<Self> {
         let cwd = std::env::current_dir().map_err(|error| {
             io::Error::new(error.kind(), format!("the current folder can't be used: {error}"))
@@ -43,7 +43,7 @@ impl ProcessEnv {
         }
     }
 
-    /// Returns a variable; one that is not UTF-8 counts as not set.
+    /// Returns a variable; a variable that is not UTF-8 counts as not set.
     pub fn variable(&self, name: &str) -> Option<&str> {
         let found = self.variables.iter().find(|(key, _)| key == OsStr::new(name));
         found.and_then(|(_, value)| value.to_str())
@@ -56,7 +56,7 @@ impl ProcessEnv {
         texts.map(|(key, value)| (key.to_owned(), value.to_owned()))
     }
 
-    /// Returns where this program keeps its files.
+    /// Returns the folders of this program's files.
     pub fn folders(&self) -> Folders {
         Folders::new(|name| self.variable(name))
     }

@@ -1,4 +1,4 @@
-//! The model of a run: which one, its limits, and how to connect to it.
+//! The model of a run: resolution of its name, its limits, and the connection to it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,20 +37,20 @@ pub struct ResolvedModel {
     pub(super) images: Option<&'static ImageLimits>,
     models: ModelTable,
     wrapper: Option<ModelWrapper>,
-    /// Its address and key, if the user has defined it with them.
+    /// The address and key of the model's own definition.
     address: ModelAddress,
-    /// Whether `llm.api_base`, the key of `llm`, `llm.options` and `llm.headers` are for another provider. Of the same
-    /// provider, they are only for models of the same origin.
+    /// Whether the model is of another provider than `llm.api_base`, the key of `llm`, `llm.options` and `llm.headers`.
+    /// With the same provider, these settings apply only to models of the same origin.
     is_of_other_provider: bool,
-    /// The field for the output limit, if the user has defined the model with one.
+    /// The field for the output limit, from the model's own definition.
     output_field: Option<OutputField>,
     /// Whether the effort of the configuration is for another model.
     has_default_effort: bool,
-    /// The model of summaries, if it is another one.
+    /// The model of summaries, if it is a different one.
     summarizer: Option<Box<ResolvedModel>>,
-    /// The model of evaluations, if it is another one.
+    /// The model of evaluations, if it is a different one.
     evaluator: Option<Box<ResolvedModel>>,
-    /// The models that are called instead when this one is out of reach, in their order, each with its name in this run.
+    /// The fallback models in their order, each with its name in this run.
     fallbacks: Vec<(Arc<str>, ResolvedModel)>,
 }
 
@@ -65,33 +65,33 @@ struct ModelAddress {
     key_command: Option<KeyCommandSetting>,
 }
 
-/// A model that can be named.
+/// A model that the user can choose by name.
 #[derive(Clone, Debug)]
 pub struct KnownModel {
-    /// The name that the user has given it.
+    /// The name in the user's configuration; `None` for a model of the table.
     pub defined_as: Option<String>,
-    /// Its name, as `provider/name`.
+    /// The name, as `provider/name`.
     pub name: String,
-    /// What is known about it.
+    /// The information about the model.
     pub info: ModelInfo,
 }
 
-/// The models that can be named.
+/// The models that the user can choose by name.
 #[derive(Clone, Debug)]
 pub struct KnownModels {
-    /// Those that the configuration defines, and those of the model table.
+    /// The models of the configuration, and those of the model table.
     pub models: Vec<KnownModel>,
     /// The model table.
     pub table: ModelTable,
-    /// What is wrong with other definitions of the configuration.
+    /// The problems with other definitions of the configuration.
     pub problems: Vec<ConfigProblem>,
 }
 
-/// Returns the models that can be named.
+/// Returns the models that the user can choose by name.
 ///
 /// # Errors
 ///
-/// Fails for an invalid table.
+/// Fails if the model table is invalid.
 pub fn known_models(config: &Config) -> Result<KnownModels, AppError> {
     let table = model_table(config)?;
     let (mut models, mut problems) = (Vec::new(), Vec::new());
@@ -109,7 +109,7 @@ pub fn known_models(config: &Config) -> Result<KnownModels, AppError> {
     Ok(KnownModels { models, table, problems })
 }
 
-/// Returns the problem of a definition, at its model or the first of its other keys.
+/// Returns the problem with a definition, located at its model or the first of its other keys.
 fn definition_problem(name: &str, error: &AppError, config: &Config) -> ConfigProblem {
     let path = format!("models.{name}.");
     let keys = config.effective_values.iter();
@@ -137,8 +137,8 @@ fn defined_model(
     Ok(info.map(|info| KnownModel { defined_as, name: spec.to_string(), info }))
 }
 
-/// Requests the models that the key of a provider gives access to, with what the table knows of them. Without a provider it is
-/// that of the model of the configuration. The provider may refuse.
+/// Requests the list of models that a provider offers for the key, with the information of the model table. The default
+/// provider is that of the configured model. The inner error is the provider's refusal.
 ///
 /// # Errors
 ///
@@ -218,24 +218,24 @@ fn facts(own: &ModelConfig) -> ModelFacts {
     }
 }
 
-/// Where a model comes from.
+/// The source of a model.
 #[derive(Clone)]
 enum ModelSource {
-    /// A name.
+    /// A model name.
     Named(ModelSpec),
-    /// A model of this program, and its name: a script, or a model of the program that embeds the agent.
+    /// A model of this program with its name: a script, or a model of the embedding program.
     Local(Arc<str>, ModelFactory),
 }
 
-/// Returns a model around another one.
+/// Wraps a model.
 pub type ModelWrapper = Arc<dyn Fn(Box<dyn Model>, &ModelLimits) -> Box<dyn Model> + Send + Sync>;
 
-/// The models of a run: the first one, those that may be called instead, and perhaps one that writes the summaries.
+/// The models of a run: the first one, the fallbacks, and optionally one for summaries.
 struct ModelSet {
     first: Box<dyn Model>,
-    /// Empty for a recording, which has the replies of all.
+    /// Empty for a recording, which contains the replies of all models.
     fallbacks: Vec<Box<dyn Model>>,
-    /// With the most tokens of a summary.
+    /// The model of summaries, with its output limit.
     summarizer: Option<(Box<dyn Model>, Option<Tokens>)>,
 }
 
@@ -263,11 +263,11 @@ impl Model for ModelSet {
     }
 }
 
-/// Returns a model that encodes the requests of a run as they were sent, and sends none.
+/// Returns a model that encodes the requests of a run as they were sent, and sends nothing.
 ///
 /// # Errors
 ///
-/// Fails if their settings are not stored, or are those of another release.
+/// Fails if the settings of the requests are not stored, or are those of another release.
 pub(super) fn encoding_models(settings: &Value) -> Result<Box<dyn Model>, RequestSettingsError> {
     if let Some(names) = settings["deferred"].as_array() {
         let names = names.iter().filter_map(Value::as_str).map(Arc::from);
@@ -284,16 +284,16 @@ pub(super) fn encoding_models(settings: &Value) -> Result<Box<dyn Model>, Reques
     Ok(Box::new(ModelSet { first, fallbacks: models.collect(), summarizer }))
 }
 
-/// Returns a model, which plays a script from this position if it has one.
+/// Creates a model. A script or a recording begins at this position.
 type ModelFactory = Arc<dyn Fn(ScriptPosition) -> Box<dyn Model> + Send + Sync>;
 
 impl ResolvedModel {
-    /// Returns the model that the configuration names.
+    /// Returns the configured model.
     ///
     /// # Errors
     ///
-    /// Fails if it names no model, if its script is invalid, and if it has no price although there is a budget; for the
-    /// models of summaries and evaluations too.
+    /// Fails if the configuration names no model, if a script is invalid, or if the price is unknown although there is
+    /// a budget. This includes the models of summaries and evaluations.
     pub fn from_config(config: &Config, world: &ProcessEnv) -> Result<Self, AppError> {
         let name = config.settings.llm.model.as_ref().ok_or(AppError::NoModel)?;
         let mut model = Self::named(name, config, world)?;
@@ -301,7 +301,8 @@ impl ResolvedModel {
         model.with_other_models(config, world)
     }
 
-    /// Adds the models of summaries and evaluations, and those that are called instead. A recording has those of its run.
+    /// Adds the models of summaries and evaluations, and the fallbacks. A recording already contains the models of its
+    /// run.
     pub(super) fn with_other_models(
         mut self,
         config: &Config,
@@ -339,7 +340,8 @@ impl ResolvedModel {
         Ok(self)
     }
 
-    /// Adds a model that is called instead of this one and of those that were added before. It reasons as much, if it can.
+    /// Adds a fallback for this model and for the fallbacks added before. It gets the same reasoning effort, if it has
+    /// that effort.
     fn add_fallback(
         &mut self,
         name: &ModelName,
@@ -352,7 +354,7 @@ impl ResolvedModel {
         if is_same(self) || self.fallbacks.iter().any(|(_, known)| is_same(known)) {
             return Err(AppError::RepeatedFallback(other.name().to_string()));
         }
-        // The same model at another address has the name that the user has given it.
+        // A model that is already there under another address is shown by the name that the user has given it.
         let is_taken = self.name() == other.name()
             || self.fallbacks.iter().any(|(known, _)| *known == other.name());
         let shown = if is_taken { name.as_str().into() } else { other.name() };
@@ -374,14 +376,14 @@ impl ResolvedModel {
         }
     }
 
-    /// Returns why the model can't reason this much, as far as is known.
+    /// Returns the error if the model is known to lack this reasoning effort.
     fn missing_effort(&self, effort: Effort) -> Option<EffortError> {
         let ModelSource::Named(spec @ ModelSpec::Remote { .. }) = &self.source else { return None };
         self.models.lookup(spec)?.effort_word(effort).err()
     }
 
-    /// Checks that the model has the effort of the configuration. One that was not given with the command that resumes a
-    /// session was meant for the session's earlier model, and is left out.
+    /// Checks that the model has the configured effort. An effort that was not given with the command that resumes a
+    /// session was meant for the session's earlier model, and is ignored.
     fn check_effort(&mut self, config: &Config) -> Result<(), AppError> {
         let Some(effort) = config.settings.llm.effort.0 else { return Ok(()) };
         let Some(cause) = self.missing_effort(effort) else { return Ok(()) };
@@ -399,12 +401,12 @@ impl ResolvedModel {
         Ok(())
     }
 
-    /// Returns how much the model is to reason; `None` if the provider decides.
+    /// Returns the reasoning effort; `None` if the provider decides.
     pub(super) fn effort(&self, config: &Config) -> Option<Effort> {
         config.settings.llm.effort.0.filter(|_| !self.has_default_effort)
     }
 
-    /// Returns the rules of a run with what they have to know of several models.
+    /// Returns the rules of a run, extended by the rules for several models.
     pub fn add_to_rules(&self, settings: &Settings, rules: RunRules) -> RunRules {
         let context = ContextLimits { images: self.image_budget(), ..rules.context };
         let rules = RunRules { context, ..rules };
@@ -420,18 +422,19 @@ impl ResolvedModel {
         RunRules { summary_model, models, ..rules }
     }
 
-    /// Returns whether its provider's API is called: what is not known of such a model, the user can define.
+    /// Returns whether the model is called through a provider's API, so that the user can define its unknown
+    /// properties.
     pub(super) fn is_definable(&self) -> bool {
         matches!(&self.source, ModelSource::Named(ModelSpec::Remote { .. }))
     }
 
-    /// Returns the images of one request that this model and each of those called instead take.
+    /// Returns the limits on images in one request that this model and all its fallbacks accept.
     fn image_budget(&self) -> ImageBudget {
         let own = self.images.map_or(ImageBudget::UNLIMITED, |limits| limits.budget);
         self.fallbacks.iter().fold(own, |budget, (_, model)| budget.min(model.image_budget()))
     }
 
-    /// Returns the model that this name means.
+    /// Returns the model of a name.
     fn named(name: &ModelName, config: &Config, world: &ProcessEnv) -> Result<Self, AppError> {
         let settings = &config.settings;
         let table = model_table(config)?;
@@ -454,7 +457,7 @@ impl ResolvedModel {
             }
             ModelSpec::Replay(path) => Self::from_recording(world.cwd.join(path), table)?,
             ModelSpec::Remote { .. } => {
-                // An address of one's own has models of one's own.
+                // With a custom address, models outside the table are expected.
                 let meant = table.suggest_for(&spec).filter(|_| settings.llm.api_base.is_none());
                 if meant.is_some() {
                     let question = did_you_mean(meant.as_deref());
@@ -476,7 +479,7 @@ impl ResolvedModel {
         Self { address, output_field, ..chosen }.with_known_price(config)
     }
 
-    /// Returns the model, if it has a price or needs none.
+    /// Returns the model if it has a price or needs none.
     pub(super) fn with_known_price(self, config: &Config) -> Result<Self, AppError> {
         let settings = &config.settings;
         let is_free = settings.limits.budget_usd.is_none()
@@ -493,7 +496,7 @@ impl ResolvedModel {
         Self::from_script(name.into(), script, ModelTable::built_in())
     }
 
-    /// Returns a model of the program that embeds the agent.
+    /// Returns a model of the embedding program.
     pub(super) fn custom(
         name: &str,
         connect: impl Fn() -> Box<dyn Model> + Send + Sync + 'static,
@@ -501,7 +504,7 @@ impl ResolvedModel {
         Self::from_source(ModelSource::Local(name.into(), Arc::new(move |_| connect())))
     }
 
-    /// Returns a model about which nothing more is known.
+    /// Returns a model without any other information.
     fn from_source(source: ModelSource) -> Self {
         Self {
             source,
@@ -549,12 +552,12 @@ impl ResolvedModel {
         Self { limits, images, models, ..Self::from_source(ModelSource::Named(spec)) }
     }
 
-    /// Returns the same model with this around it, in each run, those of sub-agents included.
+    /// Returns the same model with a wrapper, which applies to each run, including those of sub-agents.
     pub fn wrapped(self, wrapper: ModelWrapper) -> Self {
         Self { wrapper: Some(wrapper), ..self }
     }
 
-    /// Returns the model of evaluations, if it is another one.
+    /// Returns the model of evaluations, if it is a different one.
     pub(crate) fn evaluator(&self) -> Option<Self> {
         let wrapper = self.wrapper.clone();
         self.evaluator.as_ref().map(|evaluator| Self { wrapper, ..(**evaluator).clone() })
@@ -568,7 +571,7 @@ impl ResolvedModel {
         all.find(|model| model.limits.price.is_none()).map(Self::name)
     }
 
-    /// Returns the provider of a model over the network.
+    /// Returns the provider of a remote model.
     fn provider(&self) -> Option<&'static Provider> {
         match &self.source {
             ModelSource::Named(ModelSpec::Remote { provider, .. }) => Some(provider),
@@ -576,7 +579,7 @@ impl ResolvedModel {
         }
     }
 
-    /// Returns what the model is called, as `provider/name`.
+    /// Returns the name of the model, as `provider/name`.
     pub fn name(&self) -> Arc<str> {
         match &self.source {
             ModelSource::Named(spec) => spec.to_string().into(),
@@ -584,21 +587,21 @@ impl ResolvedModel {
         }
     }
 
-    /// Checks key and address of the model, without a request.
+    /// Checks the key and the address of the model, without a request.
     ///
     /// # Errors
     ///
-    /// Fails when something is missing or wrong: its key, its address.
+    /// Fails if the key or the address is missing or invalid.
     pub fn check(&self, config: &Config, world: &ProcessEnv) -> Result<(), AppError> {
         self.connect(config, world, "", ScriptPosition::default(), None).map(drop)
     }
 
-    /// Returns the model, ready for requests. The name of the session is the key of the provider's cache; `position` is
-    /// that in a script or a recording.
+    /// Returns the model, ready for requests. `session` is the key of the provider's cache; `position` is the position
+    /// in a script or a recording.
     ///
     /// # Errors
     ///
-    /// Fails when something is missing or wrong in the set-up: its key, its address.
+    /// Fails if the key or the address is missing or invalid.
     pub(super) fn connect(
         &self,
         config: &Config,
@@ -608,7 +611,7 @@ impl ResolvedModel {
         recorder: Option<&Recorder>,
     ) -> Result<Box<dyn Model>, AppError> {
         let model = self.connect_inner(config, world, session, position, recorder)?;
-        // What is missing for the evaluation is known before the run.
+        // Problems with the model of evaluations are found before the run.
         if let Some(evaluator) = &self.evaluator {
             evaluator.check(config, world)?;
         }
@@ -673,7 +676,7 @@ impl ResolvedModel {
             .zip(self.provider())
             .is_some_and(|(base, provider)| !has_same_origin(provider, base, common_base, &env));
         let common = if is_elsewhere { LlmConnection::default() } else { common };
-        // A model with a key of its own gets no other one.
+        // A model with its own key does not get the common one.
         let (key_env, key_command) = match (&key_env, &key_command) {
             (None, None) => (common.address.key_env, common.address.key_command),
             _ => (key_env, key_command),
@@ -698,7 +701,7 @@ impl ResolvedModel {
     }
 }
 
-/// The part of the settings of calls that is for one provider.
+/// The settings of `llm` that apply to one provider.
 #[derive(Default)]
 struct LlmConnection {
     address: ModelAddress,

@@ -35,20 +35,20 @@ use crate::types::{Digest, RunRules, RunTime};
 use crate::view::{Reporter, RunInfo};
 use crate::workspace::image::{AttachedImages, ImageSource};
 
-/// A run that is over.
+/// A finished run.
 pub struct FinishedRun {
-    /// Its session.
+    /// The session.
     pub session: SessionId,
-    /// Its final state.
+    /// The final state.
     pub machine: Machine,
     /// The calls that a dry run would have made.
     pub planned: Vec<PlannedCall>,
-    /// How long its result may still take.
+    /// The deadline for processing the result.
     pub deadline: RunDeadline,
 }
 
 impl FinishedRun {
-    /// Returns how the run ended.
+    /// Returns the outcome of the run.
     pub fn outcome(&self) -> Option<&RunOutcome> {
         self.machine.state.outcome()
     }
@@ -59,16 +59,16 @@ impl FinishedRun {
     }
 }
 
-/// How long the commands in the background may take to end: they are terminated, and killed soon after. The supervisors
-/// kill what is left when this process ends.
+/// The time that background commands get to end: they are terminated, and killed soon after. The supervisors kill the
+/// rest when this process ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(4);
 
 impl RunSetup {
-    /// Runs to the end, and shows it. The result is for the caller to report, since it may not be the only run.
+    /// Runs to the end with reporting. The caller reports the result, since it may not be the only run.
     ///
     /// # Errors
     ///
-    /// Fails if the run could not begin; nothing was sent then.
+    /// Fails if the run could not begin; in that case, nothing was sent.
     pub fn run(&self, request: RunRequest, io: RunIo) -> Result<FinishedRun, AppError> {
         self.drive(None, request, io, None)
     }
@@ -77,7 +77,7 @@ impl RunSetup {
     ///
     /// # Errors
     ///
-    /// Fails if the run could not begin; nothing was sent then.
+    /// Fails if the run could not begin; in that case, nothing was sent.
     pub fn run_in(
         &self,
         environment: RunEnvironment,
@@ -87,8 +87,8 @@ impl RunSetup {
         self.drive(Some(environment), request, io, None)
     }
 
-    /// Returns the given environment, or that of the command, with what its caller interrupts it by. The run begins at a
-    /// time, and runs at most so many tools at a time.
+    /// Returns the given environment; by default that of the command, with the registration of the caller's interrupts.
+    /// `at` is the time of the run's begin, and `parallel` the maximum number of concurrent tools.
     fn environment(
         &self,
         given: Option<RunEnvironment>,
@@ -107,8 +107,8 @@ impl RunSetup {
         })
     }
 
-    /// Opens the session, builds the ports, drives the machine, and finishes. Without an environment, it is that of the
-    /// command. A sub-agent's run shares resources with the run that dispatched it.
+    /// Opens the session, builds the ports, drives the machine, and finishes. The default environment is that of the
+    /// command. The run of a sub-agent shares resources with the dispatching run.
     pub(super) fn drive(
         &self,
         environment: Option<RunEnvironment>,
@@ -134,7 +134,7 @@ impl RunSetup {
         let model =
             self.model.connect(&self.config, &self.env, &name, position.clone(), recorder)?;
         let rules = self.session_rules(&name, &target);
-        // Servers may take long to start, and the user may not want to wait for them.
+        // Servers may take long to start, and the user may interrupt that.
         let stopped = CancellationToken::new();
         let at = target.opened().map_or(RunTime::START, |opened| opened.history.at);
         let parallel = rules.bounds.parallel_calls;
@@ -203,7 +203,7 @@ impl RunSetup {
         Ok(FinishedRun { session, machine, planned: registry.planned_calls(), deadline })
     }
 
-    /// Returns what the run shares with its sub-agents.
+    /// Returns the resources that the run shares with its sub-agents.
     fn start_shared(
         &self,
         target: &SessionTarget,
@@ -247,7 +247,7 @@ impl RunSetup {
         }
     }
 
-    /// Prepares the user's images for the model, at most for this time of the run.
+    /// Prepares the user's images for the model, within a time limit.
     fn attach_images(
         &self,
         images: Vec<ImageSource>,
@@ -274,7 +274,7 @@ impl RunSetup {
             .map_err(|(name, cause)| AppError::Image { name, cause })
     }
 
-    /// Returns what is known of a run before it begins, but for its session.
+    /// Returns the information about a run before it begins, without the session ID.
     pub fn run_info(&self, request: &RunRequest) -> RunInfo {
         let task = request.task.as_deref().unwrap_or_default();
         let (prior_usage, prior_models) = request.target.earlier_usage();
@@ -296,8 +296,8 @@ impl RunSetup {
         }
     }
 
-    /// The system prompt of a stored session stays as it was while its agent does, so that the provider's cache holds.
-    /// That of an imported one is of unknown origin.
+    /// Keeps the system prompt of a stored session while its agent stays the same, so that the provider's cache stays
+    /// valid. The prompt of an imported session is of unknown origin, and is replaced.
     fn request_context(
         &self,
         registry: &ToolRegistry,
@@ -323,7 +323,7 @@ impl RunSetup {
         let rules = self.model.add_to_rules(settings, rules);
         let opened = target.opened();
         RunRules {
-            // A session that others can reach may have a follow-up waiting.
+            // A stored session may have a waiting follow-up message from another process.
             has_checks: rules.has_checks || self.schema.is_some() || target.store().is_some(),
             limit_baseline: opened.map(|opened| opened.limit_baseline).unwrap_or_default(),
             ..rules
@@ -351,7 +351,7 @@ impl RunSetup {
         })
     }
 
-    /// What costs nothing is first. Then the commands.
+    /// Returns the checks of an answer. Free checks come first, then the commands.
     fn answer_checks(&self, tools: &Arc<ToolRegistry>, secrets: Secrets) -> Arc<dyn AnswerChecks> {
         let mut checks: Vec<Arc<dyn AnswerChecks>> =
             vec![Arc::new(UnfinishedCalls(Arc::clone(tools)))];
@@ -366,13 +366,13 @@ impl RunSetup {
     }
 }
 
-/// Returns the settings of requests as they are stored: not at all if there is a key in them, as in an option of the user.
+/// Returns the settings of requests for storage; null if they contain a key, as an option of the user may.
 fn storable_settings(settings: Value, secrets: &Secrets) -> Value {
     let text = settings.to_string();
     if secrets.mask_all(&text) == text { settings } else { Value::Null }
 }
 
-/// Returns the tools of the requests of a stored session.
+/// Returns the tools of a stored session's requests.
 fn kept_tools(target: &SessionTarget) -> Option<&[ToolSpec]> {
     let history = target.opened().map(|opened| &opened.history);
     history.filter(|history| !history.is_imported_setup()).map(|history| &*history.setup.tools)
@@ -392,7 +392,7 @@ fn with_checkpoints(ports: Ports, checkpoints: Option<SessionCheckpoints>) -> Po
     }
 }
 
-/// Returns the ports with hooks around them; without hooks, as they are.
+/// Returns the ports with hooks around them; unchanged if there are no hooks.
 fn with_hooks_around(
     ports: Ports,
     hooks: &Arc<Hooks>,

@@ -1,4 +1,4 @@
-//! Where a run takes place: in the environment of the command, or in one that its caller provides.
+//! The environment of a run: that of the command, or one that the caller provides.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::runner::{DriverInput, Executor, Ports, SystemClock, ThreadExecutor, a
 use crate::types::RunTime;
 use crate::view::Reporter;
 
-/// Where a run takes place. Everything else of a run is the same code.
+/// The environment of a run. All other code of a run is the same in each environment.
 ///
-/// A caller provides it for a simulation, or with the executor of a program that embeds the agent. Signals of the system
-/// do not reach the run then.
+/// A caller provides its own environment for a simulation, or with the executor of a program that embeds the agent. In
+/// that case, the run does not receive signals of the system.
 pub struct RunEnvironment {
-    /// Executes the run's effects. Its clock has to start where the session stands.
+    /// Executes the run's effects. Its clock must start at the time at which the session ended.
     pub executor: Box<dyn Executor>,
     /// The clock of the sub-agents of the run.
     pub subagent_clock: SubagentClock,
@@ -36,9 +36,8 @@ pub enum SubagentClock {
 }
 
 impl RunEnvironment {
-    /// Returns the environment of the command: threads, the system's clock, and its signals. The run begins at `at` and
-    /// runs at most `parallel` tools at a time. `stopped` is cancelled by the first signal, also before the run is under
-    /// way.
+    /// Returns the environment of the command: threads, the system's clock, and the signals. The run begins at `at` and
+    /// runs at most `parallel` tools at a time. The first signal cancels `stopped`, even before the run has begun.
     pub(super) fn real(
         at: RunTime,
         parallel: u32,
@@ -58,7 +57,7 @@ impl RunEnvironment {
     }
 
     /// Returns the environment of one of several runs of the command, which its caller interrupts as long as the
-    /// registration lives.
+    /// registration exists.
     pub(super) fn interrupted_by(
         interrupts: &RunInterrupts,
         at: RunTime,

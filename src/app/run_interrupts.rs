@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use crate::port::{CancelRegistration, CancellationToken};
 use crate::types::Signal;
 
-/// Interrupts runs in place of the signals of the process, which then reach the caller of the runs alone. Clones
+/// Interrupts runs in place of the signals of the process, which then reach only the caller of the runs. Clones
 /// interrupt the same runs.
 #[derive(Clone, Default)]
 pub struct RunInterrupts {
@@ -14,8 +14,8 @@ pub struct RunInterrupts {
 }
 
 impl RunInterrupts {
-    /// Interrupts the runs, as this signal would. Runs that begin later are interrupted at once. The second time does
-    /// nothing.
+    /// Interrupts the runs as this signal would. Runs that begin later are interrupted at once. Further calls have no
+    /// effect.
     pub fn interrupt(&self, signal: Signal) {
         if self.signal.set(signal).is_ok() {
             self.token.cancel();

@@ -1,4 +1,4 @@
-//! What a run is given: what it is to do, its user interface, and what it shares with its sub-agents.
+//! The inputs of a run: its request, its user interface, and the resources shared with its sub-agents.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::tools::SharedQuota;
 use crate::view::{CostSource, Reporter};
 use crate::workspace::image::ImageSource;
 
-/// What one run is to do.
+/// The request for one run.
 #[derive(Debug)]
 pub struct RunRequest {
     /// The user's message; `None` resumes a stored session as it is.
@@ -24,9 +24,9 @@ pub struct RunRequest {
     pub target: SessionTarget,
     /// Options of the caller, which are stored in the journal.
     pub options: Value,
-    /// What its calls are charged to.
+    /// The source of the run's costs.
     pub source: CostSource,
-    /// The exit code of a partial run, where the user wants another one.
+    /// The exit code of a partial run, if the user sets one.
     pub exit_on_partial: Option<u8>,
 }
 
@@ -37,7 +37,7 @@ impl RunRequest {
         Self { task, images: Vec::new(), target, options, source, exit_on_partial: None }
     }
 
-    /// Returns the request to resume a stored session, or to begin one with this id and task if there is none.
+    /// Returns the request to resume a stored session, or to begin one with this ID and task if it does not exist.
     ///
     /// # Errors
     ///
@@ -62,27 +62,27 @@ impl RunRequest {
 /// The user interface of a run.
 #[derive(Clone)]
 pub struct RunIo {
-    /// Shows it.
+    /// Shows the run.
     pub reporter: Reporter,
-    /// Asks for confirmations.
+    /// Asks the user for confirmations.
     pub confirm: Arc<dyn Confirmer>,
-    /// How commands are confined, if that is to be shown.
+    /// The description of the confinement of commands, if it is to be shown.
     pub sandbox: Option<Arc<str>>,
 }
 
 impl RunIo {
-    /// Returns the interface of a run without a user: what would need a confirmation is denied.
+    /// Returns the interface of a run without a user: calls that need confirmation are denied.
     pub fn unattended(reporter: Reporter) -> Self {
         Self { reporter, confirm: Arc::new(NoConfirmer), sandbox: None }
     }
 }
 
-/// What a run shares with its sub-agents.
+/// The resources that a run shares with its sub-agents.
 #[derive(Clone)]
 pub(super) struct SharedResources {
     /// The MCP servers.
     pub(super) servers: Arc<McpServers>,
-    /// The limits on changes, and what is used of them.
+    /// The limits on changes and commands, with their usage.
     pub(super) quota: SharedQuota,
     /// The position in a script or a recording.
     pub(super) script_position: ScriptPosition,

@@ -1,4 +1,4 @@
-//! Everything that a run needs, found and checked before anything begins.
+//! The setup of a run, checked before anything begins.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -32,7 +32,7 @@ use crate::types::{TimeSpan, matches_wildcard};
 use crate::workspace::index::IndexSettings;
 use crate::workspace::{EditorBuffers, WorkspaceRoot};
 
-/// Everything that a run needs, found and checked before anything begins.
+/// The setup of a run, checked before anything begins.
 #[derive(Clone)]
 pub struct RunSetup {
     /// The configuration.
@@ -43,19 +43,19 @@ pub struct RunSetup {
     pub agent: AgentDefinition,
     /// The model.
     pub model: ResolvedModel,
-    /// Where commands run.
+    /// Runs commands.
     pub sandbox: Sandbox,
-    /// Whether anything is changed.
+    /// Whether calls are executed, or only planned in a dry run.
     pub execution: ExecutionMode,
     /// The JSON Schema of the answer.
     pub schema: Option<Arc<Value>>,
-    /// Where the exchange with the model is written down.
+    /// Records the exchange with the model.
     pub recorder: Option<Recorder>,
-    /// The workspace that this one stands for, if it is an isolated worktree.
+    /// The original workspace, if the workspace is an isolated worktree.
     pub origin: Option<PathBuf>,
-    /// What interrupts its runs; `None` for the signals of the process.
+    /// The interrupts of its runs; `None` for the signals of the process.
     pub interrupts: Option<RunInterrupts>,
-    /// Tools besides those of this program and of servers.
+    /// Tools in addition to those of this program and of servers.
     pub(super) tools: Vec<FunctionTool>,
     pub(super) skills: Arc<[Skill]>,
     pub(super) diff: Option<WorkspaceDiff>,
@@ -63,19 +63,19 @@ pub struct RunSetup {
     pub(super) hook_depth: u32,
 }
 
-/// Returns whether a workspace is the root folder, or has the user's home in it.
+/// Returns whether a workspace is the root folder, or contains the user's home.
 fn contains_home(workspace: &Path, home: Option<&Path>) -> bool {
     let home = home.and_then(|home| home.canonicalize().ok());
     workspace.parent().is_none() || home.is_some_and(|home| home.starts_with(workspace))
 }
 
-/// How long the first call waits for an index of the workspace.
+/// The maximum time that the first call waits for an index of the workspace.
 const INDEX_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The variable with the number of hooks around this process.
+/// The variable with the number of nested hooks around this process.
 const HOOK_DEPTH_VARIABLE: &str = "ARCHITECT_HOOK_DEPTH";
 
-/// What can only be had if the configuration, the workspace and the system allow a run.
+/// The parts of a setup that depend on checks of the configuration, the workspace and the system.
 struct CheckedSetup {
     root: WorkspaceRoot,
     skills: Arc<[Skill]>,
@@ -93,7 +93,7 @@ impl CheckedSetup {
         let root = WorkspaceRoot::open(&path)
             .map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
         if root.path().to_str().is_none() {
-            // The confinement of commands, the configuration and the journal hold the path as text.
+            // The confinement of commands, the configuration and the journal need the path as text.
             let cause = io::Error::new(io::ErrorKind::InvalidInput, "its path is not UTF-8");
             return Err(AppError::Workspace { path: root.path().to_owned(), cause });
         }
@@ -115,7 +115,7 @@ impl CheckedSetup {
     }
 }
 
-/// The warnings that this process has given. It may have thousands of runs.
+/// The warnings that this process has already logged, since it may have thousands of runs.
 static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 fn warn_once(warning: &str) {
@@ -125,12 +125,12 @@ fn warn_once(warning: &str) {
 }
 
 impl RunSetup {
-    /// Returns what a run of this agent with this model needs.
+    /// Returns the setup for runs of this agent with this model.
     ///
     /// # Errors
     ///
-    /// Fails when the agent is unknown, the workspace can't be opened, the required confinement can't be had, or this
-    /// process was started by too many hooks.
+    /// Fails if the agent is unknown, the workspace can't be opened, the required confinement is unavailable, or this
+    /// process was started by too many nested hooks.
     pub fn new(
         config: Config,
         world: ProcessEnv,
@@ -159,7 +159,7 @@ impl RunSetup {
         })
     }
 
-    /// Checks what [`new`](Self::new) does.
+    /// Performs the checks of [`new`](Self::new).
     ///
     /// # Errors
     ///
@@ -168,12 +168,12 @@ impl RunSetup {
         CheckedSetup::new(config, world, &config.agent(agent)?).map(drop)
     }
 
-    /// Returns the same with another configuration, of the same workspace.
+    /// Returns the setup with another configuration for the same workspace.
     pub fn with_config(&self, config: Config) -> Self {
         Self { config, ..self.clone() }
     }
 
-    /// Returns the same with these tools, which the agent may call without asking.
+    /// Returns the setup with these tools, which the agent may call without confirmation.
     ///
     /// # Errors
     ///
@@ -193,11 +193,11 @@ impl RunSetup {
         Ok(self)
     }
 
-    /// Returns the same in a worktree of the workspace.
+    /// Returns the setup for a worktree of the workspace.
     ///
     /// # Errors
     ///
-    /// Fails if it can't be opened, or the required confinement can't be had there.
+    /// Fails if the worktree can't be opened, or the required confinement is unavailable there.
     pub(super) fn in_worktree(&self, workspace: &Path) -> Result<Self, AppError> {
         let failed = |cause| AppError::Workspace { path: workspace.to_owned(), cause };
         let root = WorkspaceRoot::open(workspace).map_err(failed)?;
@@ -212,18 +212,18 @@ impl RunSetup {
         Ok(Self { config, sandbox, root, skills, origin, diff: None, ..self.clone() })
     }
 
-    /// Returns the same, whose tools see the unsaved changes of an editor.
+    /// Returns the setup with tools that see the unsaved changes of an editor.
     pub fn with_buffers(mut self, buffers: Arc<dyn EditorBuffers>) -> Self {
         self.root = self.root.with_buffers(buffers);
         self
     }
 
-    /// Returns the same for another agent, whose answer is free.
+    /// Returns the setup for another agent, without a schema of the answer.
     pub fn with_agent(&self, agent: AgentDefinition) -> Self {
         Self { agent, schema: None, ..self.clone() }
     }
 
-    /// Returns the same for an answer that satisfies this JSON Schema.
+    /// Returns the setup for an answer that satisfies this JSON Schema.
     ///
     /// # Errors
     ///
@@ -234,11 +234,11 @@ impl RunSetup {
         Ok(self)
     }
 
-    /// Adds what changed in the workspace since this commit to the system prompt.
+    /// Adds the changes in the workspace since this commit to the system prompt.
     ///
     /// # Errors
     ///
-    /// Fails when there is no such commit, no repository, or no git.
+    /// Fails if there is no such commit, no repository, or no git.
     pub fn with_diff_since(mut self, since: &str) -> Result<Self, AppError> {
         let git = find_git(OsStr::new(self.env.variable("PATH").unwrap_or_default()));
         let git = git.ok_or(DiffError::NoGit)?;
@@ -247,7 +247,7 @@ impl RunSetup {
         Ok(self)
     }
 
-    /// Returns the system prompt. The same files make the same bytes. A run that is not stored leaves no cache behind.
+    /// Returns the system prompt. The same files result in the same bytes. A run that is not stored writes no cache.
     pub(super) fn system_prompt(&self, is_stored: bool) -> Arc<str> {
         let indexer = &self.config.settings.indexer;
         let has_cache = is_stored && indexer.cache_ttl > TimeSpan::ZERO;
@@ -256,7 +256,7 @@ impl RunSetup {
             exclude: indexer.exclude.iter().map(ToString::to_string).collect(),
             ttl: indexer.cache_ttl.into(),
             max_wait: INDEX_TIMEOUT,
-            // Not in a folder for caches: commands may write there, and this becomes a part of a prompt.
+            // The cache is not in a folder for caches, where commands may write, because it becomes part of a prompt.
             cache: self.env.folders().state.filter(|_| has_cache).map(|own| own.join("workspaces")),
             ..IndexSettings::default()
         });

@@ -1,4 +1,4 @@
-//! How commands are run: confined as the settings say, without secrets, with a temporary folder of their own.
+//! Execution of commands: confined as configured, without secrets, with a separate temporary folder.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -29,29 +29,29 @@ use crate::types::{hex, matches_wildcard};
 use crate::workspace::worktree::{BRANCH_PREFIX, is_isolated};
 use crate::workspace::{LinkResolver, remove_tree};
 
-/// Where commands run: those of the model confined, those of the user as the user.
+/// Runs commands: those of the model confined, those of the user with the user's rights.
 #[derive(Clone)]
 pub struct Sandbox {
-    /// Gone with the last clone, and before the supervisors, who see to it when this process is killed.
+    /// Removed with the last clone, and before the supervisors, which remove the folders if this process is killed.
     _temp: Arc<[SandboxTemp; 3]>,
     /// Runs the model's commands, and MCP servers.
     pub model: Supervisor,
-    /// Runs hooks, quality gates and git: confined like the model's commands, since they run what those have written, and
-    /// with temporary files of their own.
+    /// Runs hooks, quality gates and git: confined like the model's commands, since they execute what those have
+    /// written, and with separate temporary files.
     pub checks: Supervisor,
-    /// Runs the hooks that the user lets run unconfined.
+    /// Runs the hooks that the user allows to run unconfined.
     pub user: Supervisor,
 }
 
-/// The folder for temporary files, which is made when the first command runs.
+/// The folder for temporary files, created when the first command runs.
 struct SandboxTemp(PathBuf);
 
 impl SandboxTemp {
-    /// Names a folder that no one can predict: in the folder for temporary files or, if that is not usable, in our own
-    /// state folder.
+    /// Chooses a folder with an unpredictable name: in the folder for temporary files or, if that is not usable, in
+    /// this program's state folder.
     fn new(world: &ProcessEnv) -> Self {
         let name = unique_id().simple().to_string();
-        // The random half; paths of sockets have to be short.
+        // The random half of the ID; paths of sockets must be short.
         let name = format!("architect-{}", &name[20..]);
         let usual = std::env::temp_dir();
         let writable = Access::WRITE_OK | Access::EXEC_OK;
@@ -79,12 +79,12 @@ impl Drop for SandboxTemp {
     }
 }
 
-/// What a command may not write although it is in the workspace: what the user's own programs would run or obey.
+/// Paths in the workspace that commands can't write, because the user's own programs would execute or follow them.
 ///
-/// What git executes or follows is protected by the supervisor.
+/// The supervisor protects the paths that git executes or follows.
 const PROTECTED_PATHS: [&str; 5] = [".agents", ".architect", ".claude", ".codex", ".mcp.json"];
 
-/// What other version control systems run or follow at the top of a workspace: Mercurial, Jujutsu.
+/// Paths at the top of a workspace that other version control systems execute or follow: Mercurial, Jujutsu.
 const OTHER_REPOSITORIES: [&str; 5] = [
     ".hg/hgrc",
     ".hg/hgrc-not-shared",
@@ -93,7 +93,7 @@ const OTHER_REPOSITORIES: [&str; 5] = [
     ".jj/workspace-config.toml",
 ];
 
-/// What this program writes in its folders of state while commands run.
+/// Paths in the state folders of this program that it writes while commands run.
 const OWN_STATE: &str =
     "caches index.db index.db-journal index.db-lock repositories sessions tmp workspaces worktrees";
 
@@ -102,12 +102,12 @@ pub(super) const OWN_FOLDERS: [&str; 4] =
     [".architect/batch", ".architect/loop", ".architect/pipeline", ".architect/worktrees"];
 
 impl Sandbox {
-    /// Returns what commands run in. Nothing is started before the first command, except to see that a level which is
-    /// required can be had.
+    /// Returns the sandbox of a run. Nothing is started before the first command, except to check that a required level
+    /// is available.
     ///
     /// # Errors
     ///
-    /// Fails when a required level can't be had.
+    /// Fails if a required level is unavailable.
     pub fn new(
         config: &Config,
         world: &ProcessEnv,
@@ -128,7 +128,7 @@ impl Sandbox {
             temp_owner: TempOwner::Supervisors,
             ..SandboxPolicy::off(workspace)
         };
-        // Each supervisor keeps the record of what its own commands have to leave as it is.
+        // Each supervisor keeps a separate record of the paths that its commands must not change.
         let record_path = record_path(world);
         let checks = SandboxPolicy { temp: for_checks.clone(), record_path, ..policy.clone() };
         let sandbox = Self {
@@ -143,11 +143,11 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// Returns how commands are really confined, in words for the log.
+    /// Returns the actual confinement of commands, in words for the log.
     ///
     /// # Errors
     ///
-    /// Fails when no command can be run.
+    /// Fails if no command can be run.
     pub fn describe(&self) -> Result<String, AppError> {
         let Enforcement { level, gaps, reason } = self.model.enforcement()?;
         let name = match level {
@@ -164,21 +164,21 @@ impl Sandbox {
         Ok(format!("{name}{open}{}{reason}{help}", gaps.join(", ")))
     }
 
-    /// Returns a command of the workspace, for a shell.
+    /// Returns a shell command in the workspace.
     pub(super) fn command(&self, line: &str) -> CommandSpec {
         CommandSpec::shell(line, &self.model.policy().workspace)
     }
 }
 
-/// The folders in which this process has cleaned up after killed ones.
+/// The folders in which this process has cleaned up after killed processes.
 static CLEANED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Returns whether this process has not cleaned up in a folder before. A process may have thousands of runs.
+/// Returns whether this is the first cleanup of a folder in this process, which may have thousands of runs.
 fn is_first_cleanup(folder: &Path) -> bool {
     lock(&CLEANED).insert(folder.to_owned())
 }
 
-/// Makes harmless, once in a process, what commands of killed runs left, and killed writes into a workspace.
+/// Cleans up, once in a process, after the commands and interrupted writes of killed runs.
 pub fn finish_interrupted(world: &ProcessEnv) {
     let Some(state) = world.folders().state.filter(|state| is_first_cleanup(state)) else { return };
     for sentence in exec::finish_interrupted(&state, || user_git(world)) {
@@ -186,7 +186,7 @@ pub fn finish_interrupted(world: &ProcessEnv) {
     }
 }
 
-/// Returns a warning if the workspace belongs to another user than root, who runs this: commands are confined without the
+/// Returns a warning if root runs this program in a workspace of another user: commands are confined without the
 /// privileges of root, and can't write there.
 pub fn foreign_workspace_warning(config: &Config, workspace: &Path) -> Option<String> {
     let is_confined = config.settings.sandbox.mode == SandboxMode::WorkspaceWrite;
@@ -223,7 +223,7 @@ fn build_policy(
     let dotfiles = home.map(|home| workspace_dotfiles(&home, &workspace, &writable, &links));
     let own = PROTECTED_PATHS.iter().chain(&OTHER_REPOSITORIES).map(|path| workspace.join(path));
     let own = exec::with_link_targets(own, &workspace, &links).into_iter().chain(followed);
-    // Programs of the user read these, and this one does.
+    // The user's programs read this folder, and so does this program.
     let configs = world.variable("XDG_CONFIG_HOME").and_then(|path| links.resolve(path.as_ref()));
     let configs = configs.filter(|path| path.starts_with(&workspace) && *path != workspace);
     let own = own.chain(dotfiles.into_iter().flatten()).chain(configs);
@@ -235,7 +235,7 @@ fn build_policy(
         mode: sandbox.mode,
         network: sandbox.network,
         allowed_hosts: sandbox.allowed_hosts.iter().cloned().collect(),
-        // What is meant to keep secrets in cannot be a wish.
+        // A list of hosts is meant to keep secrets in, so the confinement is required.
         need: if sandbox.required || sandbox.network == NetworkAccess::List {
             SandboxRequirement::Required
         } else {
@@ -272,7 +272,8 @@ fn build_policy(
     }
 }
 
-/// Returns the files that settings of the user name, or options: configurations, prices, and what may run unconfined.
+/// Returns the files that the user's settings or options name: configurations, prices, and commands that may run
+/// unconfined.
 fn followed_files(
     config: &Config,
     world: &ProcessEnv,
@@ -295,8 +296,8 @@ fn followed_files(
     read.map(|file| file.path.clone()).chain(costs.prices_file.clone()).chain(run).collect()
 }
 
-/// Returns what this program follows in every run of the user, configuration and skills, as far as it is in the workspace or
-/// another writable folder, and what links in it lead to there. A workspace that is in such a folder is returned itself.
+/// Returns the paths of the user's configuration and skills that are in the workspace or another writable folder,
+/// including the targets of links there. Returns the workspace itself if it is inside such a path.
 fn user_files(
     configuration: Vec<PathBuf>,
     skills: &UserSkills,
@@ -323,13 +324,13 @@ fn user_files(
     found
 }
 
-/// Returns a path for the record of a supervisor, which no other one uses.
+/// Returns a unique path for the record of a supervisor.
 fn record_path(world: &ProcessEnv) -> Option<PathBuf> {
     world.folders().state.as_deref().map(exec::new_record_path)
 }
 
-/// Returns those paths, without links, that lead to no other place than they name: a link in a folder that commands may write, they or the
-/// author of the repository may have made. A warning names the others.
+/// Returns the paths with links resolved, without those that lead out of a folder that commands may write: commands or
+/// the author of the repository may have made such links. Logs a warning for each removed path.
 fn without_links_out(key: &str, paths: &[PathBuf], workspace: &Path) -> Vec<PathBuf> {
     let roots = paths.iter().map(PathBuf::as_path).chain([workspace]);
     let roots: Vec<PathBuf> = roots.filter_map(exec::resolve_path).collect();
@@ -346,13 +347,13 @@ fn without_links_out(key: &str, paths: &[PathBuf], workspace: &Path) -> Vec<Path
     kept.collect()
 }
 
-/// Watches over what this program writes into a workspace for a run: restored, merged or applied files.
+/// Watches the files that this program writes into a workspace for a run: restored, merged or applied files.
 pub fn watch_writes(config: &Config, world: &ProcessEnv, workspace: &Path) -> WriteWatch {
     finish_interrupted(world);
     let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
     let skills = SkillSources::new(config, world).read();
     let mut policy = build_policy(config, world, workspace, &std::env::temp_dir(), &skills);
-    // A run that may only read leaves nothing to write.
+    // A run in a read-only workspace leaves nothing to protect there, so the policy is that of a writable one.
     if policy.mode == SandboxMode::ReadOnly {
         policy.mode = SandboxMode::WorkspaceWrite;
     }
@@ -363,8 +364,8 @@ fn user_git(world: &ProcessEnv) -> UserGitConfig {
     UserGitConfig::new(world.folders().home.as_deref(), world.text_variables())
 }
 
-/// Returns what commands may write of the repository of a workspace that is a work tree elsewhere: of an isolated one, its
-/// own branch.
+/// Returns the access of commands to the repository of a linked work tree: for an isolated worktree, only its own
+/// branch.
 fn linked_repository_access(world: &ProcessEnv, workspace: &Path) -> LinkedRepositoryAccess {
     match world.folders().state {
         Some(state) if is_isolated(&state, workspace) => {
@@ -375,8 +376,9 @@ fn linked_repository_access(world: &ProcessEnv, workspace: &Path) -> LinkedRepos
     }
 }
 
-/// Returns the caches of the user. Private ones are kept for each workspace: a project must not change what another one
-/// is built with. Where nothing can be kept, as in a container without a home, they are temporary.
+/// Returns the caches of package managers. Private ones are separate for each workspace, since a project must not
+/// change the inputs of another project's build. Without a permanent folder, as in a container without a home, they are
+/// temporary.
 fn build_caches(world: &ProcessEnv, workspace: &Path, temp: &Path) -> PackageCaches {
     let folders = world.folders();
     let can_be_created = |path: &Path| {
@@ -414,13 +416,13 @@ fn total_memory() -> Option<u64> {
     None
 }
 
-/// Files of a home that programs read when they start, and that may not be there yet.
+/// Files of a home that programs read when they start, which may not exist yet.
 const STARTUP_FILES: &str = "
     .bash_aliases .bash_login .bash_logout .bash_profile .bashrc .cshrc .login .profile .zprofile .zshenv .zshrc
     .config .envrc .gitconfig .inputrc .local .ssh .xprofile
 ";
 
-/// Returns the dotfiles of the home that lie in the workspace, also those that are links to there.
+/// Returns the dotfiles of the home that are in the workspace, including links to files there.
 fn workspace_dotfiles(
     home: &Path,
     workspace: &Path,
@@ -438,7 +440,7 @@ fn workspace_dotfiles(
     let all = there.chain(STARTUP_FILES.split_whitespace().map(|name| home.join(name)));
     let real = all.filter_map(|path| links.resolve(&path));
     let inside = real.filter(|path| path.starts_with(workspace) && path != workspace);
-    // What the user has opened stays open.
+    // Paths that the user has made writable stay writable.
     let mut inside: Vec<PathBuf> =
         inside.filter(|path| !writable.iter().any(|open| open.starts_with(path))).collect();
     inside.sort();
@@ -454,7 +456,7 @@ fn command_environment(
     let commands = &config.settings.commands;
     let among = |list: &[String], name: &str| list.iter().any(|item| matches_wildcard(item, name));
     let rule = |name: &str| {
-        // Trust is given to one run, not to those that its commands may start.
+        // Trust applies to one run, not to runs that its commands may start.
         if name == TRUST_VARIABLE || among(&commands.env_exclude, name) {
             Some(false)
         } else {

@@ -6,11 +6,12 @@ use crate::exec::{is_key_variable, is_secret_variable};
 use crate::llm::PROVIDERS;
 use crate::net::{Secrets, address_parameters};
 
-/// Returns the values of the variables that hold secrets, by their names or because the settings say so, of the variables
-/// and headers for servers and the provider, and of parameters of its address. Those of what is named as a key may be short.
+/// Returns the secret values in the environment and the settings: variables that are secret by their names or by the
+/// settings, variables and headers for servers and the provider, and parameters of the provider's address. Values under
+/// the name of a key may be short.
 ///
-/// The provider's key is among them. Commands don't get them. But a file of the workspace may contain one, a command may
-/// find one elsewhere, and the user may have let one through.
+/// The provider's key is among them. Commands don't get these values, but a file of the workspace may contain one, a
+/// command may find one elsewhere, and the user may have passed one on.
 pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
     let settings = &config.settings;
     let tokens = settings.mcp.servers.iter().filter_map(|server| {
@@ -23,7 +24,7 @@ pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
     let texts: Vec<(String, String)> = world.text_variables().collect();
     let secret = texts.iter().filter(|(name, _)| is_secret_variable(name) || is_key(name));
     let keys = texts.iter().filter(|(name, _)| is_key_variable(name) || is_key(name));
-    // As a header, `Authorization` has no part before it.
+    // In a header, `Authorization` has no prefix, so this adds one.
     let variable = |name: &str| format!("_{}", name.replace('-', "_"));
     let is_named = |name: &str| is_secret_variable(&variable(name));
     let servers = settings.mcp.servers.iter();
@@ -31,7 +32,7 @@ pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
     let headers = servers.flat_map(|server| &server.headers).chain(&settings.llm.headers);
     let key_env = env.clone().filter(|(name, _)| is_key_variable(&variable(name)));
     let key_headers = headers.clone().filter(|(name, _)| is_named(name));
-    // A name that says nothing may have a key, too.
+    // A header with an unsuspicious name may still contain a key.
     let headers = headers.filter(|(name, value)| is_named(name) || may_be_secret(value.reveal()));
     let bases = settings.models.values().filter_map(|model| model.api_base.as_ref());
     let bases = settings.llm.api_base.iter().chain(bases).map(HttpUrl::as_str);
@@ -50,14 +51,14 @@ pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
     Secrets::from_values(values).join(&Secrets::from_key_values(keys))
 }
 
-/// Returns what follows the last space of each value: a scheme comes before a key.
+/// Returns the last word of each value, since a scheme may precede a key.
 fn last_words<'a>(
     values: impl Iterator<Item = (&'a String, &'a SecretText)>,
 ) -> impl Iterator<Item = &'a str> {
     values.filter_map(|(_, value)| value.reveal().split_whitespace().last())
 }
 
-/// Returns a message of the user without the keys in it: it is stored, and sent with every request.
+/// Returns a message of the user with its keys masked, because it is stored and sent with every request.
 pub fn mask_message(message: &str, secrets: &Secrets) -> String {
     let masked = secrets.mask_all(message);
     if masked != message {

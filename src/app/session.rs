@@ -24,14 +24,14 @@ use crate::types::{
 use crate::view::PriorUsage;
 use crate::workspace::{LinePage, LinePosition};
 
-/// The session that a run is part of.
+/// The session of a run.
 #[derive(Debug)]
 pub enum SessionTarget {
     /// A new session that is not stored.
     Ephemeral,
     /// A new session of this store, with this id or a generated one.
     New(SessionStore, Option<SessionId>),
-    /// A new session of this store, of a sub-agent or an evaluation.
+    /// A new session of this store, for a sub-agent or an evaluation.
     Child(SessionStore, SessionId, ParentCall),
     /// A stored session to resume.
     Stored(SessionStore, Box<OpenedSession>),
@@ -49,7 +49,7 @@ pub(super) struct RunSession {
 ///
 /// # Errors
 ///
-/// Fails when there is no folder for it, or it can't be trusted.
+/// Fails if there is no folder for the sessions, or the folder can't be trusted.
 pub fn open_store(config: &Config, world: &ProcessEnv) -> Result<SessionStore, AppError> {
     let sessions = &config.settings.sessions;
     let root = sessions
@@ -59,15 +59,15 @@ pub fn open_store(config: &Config, world: &ProcessEnv) -> Result<SessionStore, A
         .ok_or(JournalError::NoStateFolder)?;
     let workspace: Vec<PathBuf> = resolve_path(&config.workspace).into_iter().collect();
     if resolve_within(&root, &workspace).is_none() {
-        // The user who has named the folder need not have made the link.
+        // The user has named the folder, but may not have made the link.
         let reason = "leads out of the workspace by a link, which may come from the repository";
         return Err(JournalError::UntrustedFolder { path: root, reason }.into());
     }
     Ok(SessionStore::open(&root, sessions.durability)?)
 }
 
-/// Lets the limits of steps, denied calls and time begin again, for a session that has ended or gets another message.
-/// Returns whether they do. Money and tokens count on.
+/// Resets the limits of steps, denied calls and time, for a session that has ended or gets another message. Returns
+/// whether the limits were reset. Money and tokens keep counting.
 pub fn restart_limits(opened: &mut OpenedSession, has_message: bool) -> bool {
     let state = &opened.history.machine.state;
     let restarts = has_message || matches!(state, State::Done(_));
@@ -79,14 +79,14 @@ pub fn restart_limits(opened: &mut OpenedSession, has_message: bool) -> bool {
     restarts
 }
 
-/// Takes the time that the runs of a session have used from its limit. What a killed process did after its last record is
-/// not known.
+/// Subtracts the time that the runs of a session have used from its limit. The time of a killed process after its last
+/// record is not known.
 pub fn subtract_time_used(limits: &mut LimitsConfig, opened: &OpenedSession) {
     let used = opened.history.at.since(opened.limit_baseline.time);
     limits.timeout = limits.timeout.map(|most| TimeSpan(most.0.saturating_sub(used.0)));
 }
 
-/// Returns what a stored session has used and done, in all and by model. A call that was lost with its process counts.
+/// Returns the usage of a stored session so far, in total and by model. A call that was lost with its process counts.
 pub(crate) fn usage_before(history: &SessionHistory) -> (PriorUsage, Vec<ModelUsage>) {
     let state = &history.machine.state;
     let (run, costs, mut models) =
@@ -98,7 +98,7 @@ pub(crate) fn usage_before(history: &SessionHistory) -> (PriorUsage, Vec<ModelUs
 }
 
 impl SessionTarget {
-    /// Returns the session that the run is part of.
+    /// Returns the session ID.
     pub(super) fn session(&self) -> SessionId {
         match self {
             Self::Ephemeral | Self::New(_, None) => SessionId::generate(),
@@ -107,7 +107,7 @@ impl SessionTarget {
         }
     }
 
-    /// Returns a new session, of this store if there is one.
+    /// Returns a new session, stored if there is a store.
     pub fn new(store: Option<SessionStore>) -> Self {
         store.map_or(Self::Ephemeral, |store| Self::New(store, None))
     }
@@ -120,7 +120,7 @@ impl SessionTarget {
         }
     }
 
-    /// Returns the stored session, if one is resumed.
+    /// Returns the opened session, if a stored one is resumed.
     pub(super) fn opened(&self) -> Option<&OpenedSession> {
         match self {
             Self::Ephemeral | Self::New(..) | Self::Child(..) => None,
@@ -136,13 +136,13 @@ impl SessionTarget {
         })
     }
 
-    /// Returns what the session has used and done before, in all and by model. A call that was lost with its process
-    /// counts.
+    /// Returns the earlier usage of the session, in total and by model. A call that was lost with its process counts.
     pub(super) fn earlier_usage(&self) -> (PriorUsage, Vec<ModelUsage>) {
         self.opened().map_or_else(Default::default, |opened| usage_before(&opened.history))
     }
 
-    /// Opens the session. What was decided is durable when this returns. A stored session resumes without a task.
+    /// Opens the session. The decisions are durable when this function returns. A stored session may resume without a
+    /// task.
     pub(super) fn begin(
         self,
         session: SessionId,
@@ -205,7 +205,7 @@ impl SessionTarget {
     }
 }
 
-/// Stores long results whole beside the journal of their session.
+/// Stores long results whole in a folder beside the journal of the session.
 #[derive(Debug)]
 pub(super) struct SessionResults(pub(super) SessionOutputs);
 

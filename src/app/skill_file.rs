@@ -1,4 +1,4 @@
-//! The front matter of a `SKILL.md`, as the Agent Skills specification describes it.
+//! The front matter of a `SKILL.md`, in the format of the Agent Skills specification.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use saphyr_parser::{Event, Parser, ScalarStyle, StrInput};
 use super::context::file_excerpt::read_excerpt;
 use crate::workspace::{RelPath, WorkspaceRoot};
 
-/// How much of a file is read for its front matter, in bytes.
+/// The maximum number of bytes read for the front matter.
 const MAX_FRONT_MATTER_BYTES: usize = 16 * 1024;
 
-/// The longest name, in characters.
+/// The maximum length of a name, in characters.
 const MAX_NAME_CHARS: usize = 64;
 
-/// The longest description, in characters.
+/// The maximum length of a description, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 1_024;
 
-/// The longest description of what a skill needs, in characters.
+/// The maximum length of the description of a skill's requirements, in characters.
 const MAX_COMPATIBILITY_CHARS: usize = 500;
 
-/// The keys that are read.
+/// The known keys.
 const KEYS: [&str; 6] = [
     "name",
     "description",
@@ -29,24 +29,24 @@ const KEYS: [&str; 6] = [
     "disable-model-invocation",
 ];
 
-/// What the `SKILL.md` of a skill says of it.
+/// The front matter of a skill's `SKILL.md`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SkillFile {
     /// The name; that of the folder if the file has none.
     pub name: String,
-    /// What it does, and when to use it.
+    /// The purpose of the skill, and when to use it.
     pub description: String,
     /// The licence.
     pub license: Option<String>,
-    /// What it needs of its environment.
+    /// The requirements on the environment.
     pub compatibility: Option<String>,
-    /// The tools that its author would have run without asking. They get no permission by this.
+    /// The tools that the author would have run without confirmation. This grants them no permission.
     pub allowed_tools: Option<String>,
-    /// Whether the model may not choose it by itself.
+    /// Whether the model can't choose the skill by itself.
     pub is_for_users_only: bool,
-    /// Why it can't be used.
+    /// The reason why the skill can't be used.
     pub error: Option<String>,
-    /// What contradicts the specification and does no harm.
+    /// Harmless violations of the specification.
     pub problems: Vec<String>,
 }
 
@@ -139,13 +139,13 @@ fn is_valid_name(name: &str) -> bool {
     name.chars().count() <= MAX_NAME_CHARS && name.split('-').all(is_part)
 }
 
-/// Returns whether a text begins with front matter that has no end in it.
+/// Returns whether a text begins with front matter that does not end in it.
 fn has_open_front_matter(text: &str) -> bool {
     let first = text.trim_start_matches('\u{feff}').lines().next();
     first.is_some_and(|first| first.trim_end() == "---") && front_matter(text).is_none()
 }
 
-/// Returns the lines of the front matter; `None` if it has no beginning or no end.
+/// Returns the lines of the front matter; `None` if its beginning or its end is missing.
 fn front_matter(text: &str) -> Option<Vec<&str>> {
     let mut lines = text.trim_start_matches('\u{feff}').lines();
     lines.next().filter(|first| first.trim_end() == "---")?;
@@ -154,26 +154,26 @@ fn front_matter(text: &str) -> Option<Vec<&str>> {
     Some(lines[..end].to_vec())
 }
 
-/// The values of a front matter by their keys; `None` for one that is neither a text nor a list of texts.
+/// The values of a front matter by their keys; `None` for a value that is neither a text nor a list of texts.
 type FrontMatter = BTreeMap<String, Option<String>>;
 
-/// Reads front matter, also if it is YAML only once a text in it is quoted. Returns what is wrong in that case.
+/// Reads front matter, even if it only becomes YAML with its texts quoted. In that case, also returns the problem.
 ///
 /// # Errors
 ///
-/// Fails if it is not YAML.
+/// Fails if the text is not YAML.
 fn read_front_matter(lines: &[&str]) -> Result<(FrontMatter, Option<String>), String> {
     let error = match parse_yaml(&lines.join("\n")) {
         Ok(values) => return Ok((values, None)),
         Err(error) => error,
     };
-    // Many descriptions have a colon.
+    // Many descriptions contain a colon.
     let quoted: Vec<String> = lines.iter().map(|line| quote_value(line)).collect();
     let values = parse_yaml(&quoted.join("\n")).map_err(|_| error.clone())?;
     Ok((values, Some(format!("a text with a colon has to be quoted in YAML: {error}"))))
 }
 
-/// Quotes the value of a line `key: value`, if it is a plain text that has a colon.
+/// Quotes the value of a line `key: value` if it is a plain text with a colon.
 fn quote_value(line: &str) -> String {
     let is_key = |key: &str| key.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
     match line.split_once(':').map(|(key, value)| (key, value.trim())) {
@@ -190,11 +190,11 @@ fn quote_value(line: &str) -> String {
 const YAML_INDICATORS: [char; 14] =
     ['"', '\'', '[', ']', '{', '}', '|', '>', '&', '*', '!', '#', '%', '@'];
 
-/// Parses a mapping, whose texts and lists of texts become one line each.
+/// Parses a mapping. Each text and each list of texts becomes one line.
 ///
 /// # Errors
 ///
-/// Fails if the text is not YAML, if it is anything else, and if two keys are the same.
+/// Fails if the text is not YAML or not a mapping, or if a key occurs twice.
 fn parse_yaml(text: &str) -> Result<FrontMatter, String> {
     let mut events = YamlEvents { parser: Parser::new_from_str(text), line: 1 };
     let mut values = FrontMatter::new();
@@ -234,12 +234,12 @@ fn parse_yaml(text: &str) -> Result<FrontMatter, String> {
 /// The events of a YAML document.
 struct YamlEvents<'a> {
     parser: Parser<'a, StrInput<'a>>,
-    /// The line of the last one, in the file.
+    /// The line of the last event, in the file.
     line: usize,
 }
 
 impl<'a> YamlEvents<'a> {
-    /// Returns the next event. An alias is an error, since what it stands for is not kept.
+    /// Returns the next event. An alias is an error, since its target is not kept.
     fn next(&mut self) -> Result<Event<'a>, String> {
         // The front matter begins on the second line of the file.
         match self.parser.next() {
@@ -258,7 +258,7 @@ impl<'a> YamlEvents<'a> {
         }
     }
 
-    /// Returns the rest of a list as a text; `None` if something else than texts is in it.
+    /// Returns the rest of a list as a text; `None` if it contains anything else than texts.
     fn read_list(&mut self) -> Result<Option<String>, String> {
         let mut items = Some(Vec::new());
         loop {
@@ -275,7 +275,7 @@ impl<'a> YamlEvents<'a> {
         }
     }
 
-    /// Skips the rest of as many lists and mappings as are open.
+    /// Skips the rest of `open` nested lists and mappings.
     fn skip(&mut self, mut open: usize) -> Result<(), String> {
         while open > 0 {
             match self.next()? {

@@ -1,7 +1,7 @@
 //! Skills: folders with instructions for certain kinds of work, in the format of the Agent Skills specification.
 //!
-//! Those of a project are in its workspace, those of the user elsewhere. The model gets names and descriptions, and reads
-//! the rest when it needs it.
+//! The skills of a project are in its workspace, those of the user elsewhere. The model gets names and descriptions,
+//! and reads the rest when needed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,40 +14,41 @@ use crate::types::{matches_pattern, matches_wildcard, word_enum};
 use crate::view::sanitize::is_harmful;
 use crate::workspace::{FileKind, RelPath, WorkspaceRoot};
 
-/// Where a project keeps skills; of two with the same name, the one in the earlier folder counts.
+/// The folders of a project's skills. Of two skills with the same name, the one in the earlier folder takes precedence.
 const PROJECT_FOLDERS: [&str; 3] = [".agents/skills", ".claude/skills", ".architect/skills"];
 
-/// Where users keep skills for several programs, in their home.
+/// The folders in the user's home with skills for several programs.
 const HOME_FOLDERS: [&str; 2] = [".agents/skills", ".claude/skills"];
 
 /// The file that makes a folder a skill.
 pub(super) const SKILL_FILE: &str = "SKILL.md";
 
-/// The most skills of the project, and of the user, that are read.
+/// The maximum number of skills read, for the project and for the user each.
 pub(super) const MAX_SKILLS: usize = 100;
 
-/// The most entries of a folder that are looked at.
+/// The maximum number of entries read of a folder.
 const MAX_ENTRIES: usize = 1_000;
 
-/// A skill that was found.
+/// A skill, usable or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skill {
-    /// Its name: that of its front matter, or else that of its folder.
+    /// The name from the front matter; by default the name of the folder.
     pub name: String,
-    /// Where it is from.
+    /// The origin of the skill.
     pub scope: SkillScope,
-    /// The path of its `SKILL.md`: for the project's own relative to the workspace, otherwise absolute, with links resolved.
+    /// The path of the skill's `SKILL.md`: relative to the workspace for the project's skills, otherwise absolute with
+    /// links resolved.
     pub file: PathBuf,
-    /// What its file says of it.
+    /// The front matter.
     pub about: SkillFile,
     /// Whether the model gets it.
     pub status: SkillStatus,
-    /// The reason if it does not.
+    /// The reason if the model does not get the skill.
     pub reason: Option<String>,
 }
 
 word_enum! {
-    /// Where a skill is from.
+    /// The origin of a skill.
     pub enum SkillScope {
         /// The workspace.
         Project = "project",
@@ -59,42 +60,42 @@ word_enum! {
 word_enum! {
     /// Whether the model gets a skill.
     pub enum SkillStatus {
-        /// It does.
+        /// The model gets the skill.
         Active = "active",
-        /// The settings, or the skill itself, leave it out.
+        /// The settings, or the skill itself, turn it off.
         Off = "off",
-        /// Another one with its name takes precedence.
+        /// Another skill with the same name takes precedence.
         Shadowed = "shadowed",
-        /// It can't be used.
+        /// The skill can't be used.
         Invalid = "invalid",
-        /// It is not read, since there are too many.
+        /// The skill is not read, since there are too many.
         OverLimit = "over-limit",
     }
 }
 
 impl Skill {
-    /// Returns its folder, if it is outside of the workspace.
+    /// Returns the skill's folder, if it is outside the workspace.
     pub(super) fn user_folder(&self) -> Option<&Path> {
         (self.scope == SkillScope::User).then(|| self.file.parent()).flatten()
     }
 }
 
-/// Where skills of the user are looked for, and which skills are used.
+/// The sources of the user's skills, and the selection of skills.
 #[derive(Clone, Debug, Default)]
 pub struct SkillSources {
-    /// The folders that have skills of the user, the first one first.
+    /// The folders with the user's skills; earlier folders take precedence.
     pub folders: Vec<PathBuf>,
-    /// The folders in which a new folder may have skills of the user, too.
+    /// The folders in which a newly created folder would also be a source of skills.
     pub parents: Vec<PathBuf>,
-    /// The names that are used, with wildcards.
+    /// The names of the skills to use, with wildcards.
     pub include: Vec<String>,
-    /// The names that are not used, with wildcards.
+    /// The names of the skills not to use, with wildcards.
     pub exclude: Vec<String>,
     /// Whether a skill of the project takes precedence over one of the user.
     pub is_project_trusted: bool,
 }
 
-/// The skills of the user, as they were read.
+/// The user's skills that were read.
 #[derive(Clone, Debug, Default)]
 pub struct UserSkills {
     sources: SkillSources,
@@ -102,7 +103,7 @@ pub struct UserSkills {
 }
 
 impl SkillSources {
-    /// Returns what the configuration says.
+    /// Returns the sources from the configuration.
     pub fn new(config: &Config, world: &ProcessEnv) -> Self {
         let settings = &config.settings.skills;
         let folders = world.folders();
@@ -143,7 +144,7 @@ impl SkillSources {
                 let is_folder = matches!(entry.kind, FileKind::Directory | FileKind::Link);
                 let real = root.path().join(file.as_path()).canonicalize().ok();
                 let is_known = real.as_ref().is_some_and(|real| seen.contains(real));
-                // A link that leads out of the workspace is a skill that can't be read.
+                // A link that leads out of the workspace is listed as a skill that can't be read.
                 let is_outside = real.as_ref().is_some_and(|real| !real.starts_with(root.path()));
                 if !is_folder || !(is_outside || root.exists(&file)) || is_known {
                     continue;
@@ -178,7 +179,7 @@ impl SkillSources {
         skills
     }
 
-    /// Returns a skill of a folder with this name, which is read if there are not too many before it.
+    /// Returns a skill in a folder of this name. It is not read if too many skills precede it.
     fn skill(
         &self,
         scope: SkillScope,
@@ -200,7 +201,7 @@ impl SkillSources {
         let (status, reason) = if let Some(error) = &about.error {
             (SkillStatus::Invalid, Some(error.clone()))
         } else if file.to_string_lossy().contains(is_harmful) {
-            // The prompt names it.
+            // The path becomes part of the prompt.
             (SkillStatus::Invalid, Some("its path has control characters".to_owned()))
         } else if !is_in(&self.include) {
             (SkillStatus::Off, Some("skills.include does not name it".to_owned()))
@@ -216,13 +217,13 @@ impl SkillSources {
 }
 
 impl UserSkills {
-    /// Returns the folders of those that may be used, with links resolved.
+    /// Returns the folders of the active skills, with links resolved.
     pub(super) fn folders(&self) -> Vec<PathBuf> {
         let used = self.skills.iter().filter(|skill| skill.status == SkillStatus::Active);
         used.filter_map(|skill| Some(skill.user_folder()?.to_owned())).collect()
     }
 
-    /// Returns where they were looked for.
+    /// Returns the sources of the skills.
     pub(super) fn sources(&self) -> &SkillSources {
         &self.sources
     }
@@ -235,7 +236,7 @@ impl UserSkills {
             .iter()
             .filter_map(|skill| root.path().join(&skill.file).canonicalize().ok())
             .collect();
-        // The same file under two names is one skill.
+        // One file under two names is one skill.
         let own = self.skills.iter();
         let own = own.filter(|skill| !is_inside(skill) || !known.contains(&skill.file));
         skills.extend(own.cloned());
@@ -283,14 +284,14 @@ fn warn_about_entries(folder: &Path) {
     log::warn!("only {MAX_ENTRIES} entries of {} are looked at for skills", folder.display());
 }
 
-/// Returns the folder in which a new folder would match the first name of a path that has a `*`.
+/// Returns the folder in which a newly created folder could match the first name with a `*` in a path.
 fn parent_of_matches(pattern: &Path) -> Option<PathBuf> {
     let has_star = |path: &&Path| path.as_os_str().to_string_lossy().contains('*');
     let first = pattern.ancestors().filter(has_star).last()?;
     first.parent().map(Path::to_owned)
 }
 
-/// Returns the folders that a path with `*` in its names means, in the order of their names.
+/// Returns the folders that match a path with `*` in its names, sorted by name.
 fn expand(pattern: &Path) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for part in pattern.components() {
@@ -305,7 +306,7 @@ fn expand(pattern: &Path) -> Vec<PathBuf> {
             let mut names: Vec<PathBuf> = names
                 .filter(|path| {
                     let own = path.file_name().unwrap_or_default().to_string_lossy();
-                    // As in a shell, a star matches no hidden name.
+                    // As in a shell, a star does not match hidden names.
                     own.starts_with('.') == name.starts_with('.') && matches_pattern(&name, &own)
                 })
                 .collect();

@@ -7,7 +7,7 @@ use crate::journal::index::StatisticsTable;
 use crate::journal::{SessionIndex, SessionStore};
 use crate::view::stats::Statistics;
 
-/// How many sessions there are of a kind.
+/// The number of sessions of a kind.
 #[derive(Deserialize)]
 struct KindCount {
     kind: String,
@@ -18,7 +18,7 @@ struct KindCount {
 ///
 /// # Errors
 ///
-/// Fails when the store can't be listed, or its index fails.
+/// Fails if the store can't be listed, or its index fails.
 pub fn session_statistics(
     store: &SessionStore,
     since: Option<String>,

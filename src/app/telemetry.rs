@@ -1,4 +1,4 @@
-//! Spans and metrics of a run, for a collector of the user's: off unless the environment names one.
+//! Spans and metrics of a run for the user's collector; off unless the environment names a collector.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::port::CancellationToken;
 use crate::view::otel::{ExportRequest, OtelSettings, OtelSink, SignalSettings};
 use crate::view::{Reporter, RunInfo};
 
-/// The most that is read of a collector's answer, in bytes.
+/// The maximum number of bytes read of a collector's response.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
-/// Adds a sink that exports the spans of a run, if a collector is named. A collector that can't be used is a warning: no run
-/// depends on who watches it.
+/// Adds a sink that exports the spans of a run, if a collector is configured. An unusable collector is only a warning,
+/// since no run depends on its observers.
 pub fn start_telemetry(world: &ProcessEnv, about: &RunInfo, reporter: &Reporter) {
     let env = |name: &str| world.variable(name).map(str::to_owned);
     let started =

@@ -1,4 +1,4 @@
-//! Where a stored session spent its time.
+//! The times of a stored session.
 
 use std::collections::HashSet;
 
@@ -11,11 +11,11 @@ use crate::view::trace::{
     RecordContent, StepChange, SubagentTrace, Trace, TraceStep, TraceSubject, Tracer,
 };
 
-/// Returns where the time of a stored session went, with the traces of its sub-agents as far as they are stored.
+/// Returns the times of a stored session, with the traces of its stored sub-agents.
 ///
 /// # Errors
 ///
-/// Fails when there is no such session, or it can't be read.
+/// Fails if there is no such session, or it can't be read.
 pub fn trace_session(store: &SessionStore, session: SessionId) -> Result<Trace, AppError> {
     Ok(trace_with_subagents(store, session, &mut HashSet::from([session]))?.0)
 }
@@ -58,7 +58,7 @@ fn trace_with_subagents(
         if !seen.insert(child) {
             continue;
         }
-        // A session that was removed is left out.
+        // A removed session is left out.
         let Ok((found, parent)) = trace_with_subagents(store, child, seen) else { continue };
         if let Some(parent) = parent.filter(|parent| is_dispatcher(parent, &past)) {
             let tool = trace.tools.iter().rfind(|tool| tool.call == parent.call);
@@ -70,7 +70,7 @@ fn trace_with_subagents(
     Ok((trace, past.header.dispatched_by))
 }
 
-/// Returns whether a call is one of a session: its own, or one in the records that a fork has copied. Those count in it, too.
+/// Returns whether a call belongs to a session: its own calls, and those in records that a fork has copied.
 pub(super) fn is_dispatcher(parent: &ParentCall, history: &SessionHistory) -> bool {
     let header = &history.header;
     parent.session == header.session || (header.ancestry.is_some() && !parent.is_evaluation())
@@ -86,11 +86,11 @@ pub(super) fn dispatched_session(event: &Event) -> Option<SessionId> {
     session.as_ref()?.parse().ok()
 }
 
-/// Returns what each step of a stored session has changed, as far as it was recorded.
+/// Returns the recorded changes of each step of a stored session.
 ///
 /// # Errors
 ///
-/// Fails when there is no such session, or it can't be read.
+/// Fails if there is no such session, or it can't be read.
 pub fn recorded_step_changes(
     store: &SessionStore,
     session: SessionId,
@@ -99,10 +99,10 @@ pub fn recorded_step_changes(
     Ok(step_changes(store, &history))
 }
 
-/// The patches of a step that are shown, in bytes.
+/// The maximum size of a step's patches that are shown, in bytes.
 const MAX_STEP_PATCH: usize = 256 << 10;
 
-/// Returns what each step has changed, as far as it was recorded.
+/// Returns the recorded changes of each step.
 fn step_changes(store: &SessionStore, past: &SessionHistory) -> Vec<StepChange> {
     let steps = RecordedChanges::by_step(store, past, MAX_STEP_PATCH);
     let steps =

@@ -9,11 +9,11 @@ use super::trace::{dispatched_session, is_dispatcher};
 use crate::journal::{SessionHistory, SessionId, SessionStore, StoredContent};
 use crate::view::atif::{Trajectory, TrajectoryAgent, TrajectoryBuilder, TrajectoryRecord};
 
-/// Returns the trajectory of a stored session, with those of its sub-agents as far as they are stored.
+/// Returns the trajectory of a stored session, with those of its stored sub-agents.
 ///
 /// # Errors
 ///
-/// Fails when there is no such session, or it can't be read.
+/// Fails if there is no such session, or it can't be read.
 pub fn session_trajectory(
     store: &SessionStore,
     session: SessionId,
@@ -22,7 +22,7 @@ pub fn session_trajectory(
     Ok(trajectory(store, session, &mut seen)?.0)
 }
 
-/// Returns a trajectory, and the header's history of its session.
+/// Returns a trajectory, and the history of its session.
 fn trajectory(
     store: &SessionStore,
     session: SessionId,
@@ -53,7 +53,7 @@ fn trajectory(
         if !seen.insert(child) {
             continue;
         }
-        // A session that was removed is left out.
+        // A removed session is left out.
         let Ok((found, child)) = trajectory(store, child, seen) else { continue };
         let parent = child.header.dispatched_by;
         if let Some(parent) = parent.filter(|parent| is_dispatcher(parent, &history)) {

@@ -19,72 +19,71 @@ use crate::types::{CallId, EffectId, Sha256Digest, Tokens};
 
 /// The result of verifying a session.
 pub struct SessionVerification {
-    /// Its state.
+    /// The history of the session.
     pub history: SessionHistory,
-    /// The end of its journal, with the hash of it.
+    /// The end of the journal, with its hash.
     pub end: JournalEnd,
-    /// Its records, without the header.
+    /// The number of records, without the header.
     pub records: u64,
-    /// The first record that was written in another state than the replay is in.
+    /// The first record that was written in another state than the replay reaches.
     pub divergence: Option<Divergence>,
-    /// The first record that has another hash of those before it than they have, and the last one before it with the right
-    /// hash.
+    /// The first record with a wrong hash of the records before it.
     pub wrong_hash: Option<WrongHash>,
-    /// Its requests.
+    /// The comparison of the requests.
     pub requests: RequestComparison,
-    /// What is wrong with the recorded files of the workspace, if anything.
+    /// The problem with the recorded files of the workspace, if there is one.
     pub files: Result<(), String>,
-    /// The first record that was not written as it is, as its content or the records before it show.
+    /// The first record that was changed after it was written, according to its own digests or the records before it.
     pub wrong_record: Option<RecordProblem>,
-    /// The first output that is not stored as it was.
+    /// The first stored output that differs from the original one.
     pub damaged_output: Option<RecordProblem>,
-    /// The record up to which the journal has the expected hash.
+    /// The last record after which the journal has the expected hash.
     pub expected_at: Option<u64>,
 }
 
-/// A record that has another hash of those before it than they have.
+/// A record with a wrong hash of the records before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongHash {
     /// The record.
     pub seq: u64,
-    /// The last record whose hash is right: what differs comes after it.
+    /// The last record with a correct hash; the difference comes after it.
     pub after: Option<u64>,
 }
 
-/// A record with which something is wrong.
+/// A record with a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordProblem {
     /// The record.
     pub seq: u64,
-    /// What is wrong.
+    /// The problem.
     pub error: String,
 }
 
-/// The comparison of the requests that were sent with those that the records lead to.
+/// The comparison of the sent requests with those rebuilt from the records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestComparison {
-    /// Requests that are the same.
+    /// The number of equal requests.
     pub same: u64,
-    /// The number of those that were not compared, by the reason.
+    /// The number of requests that were not compared, by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// The first one that differs.
+    /// The first different request.
     pub difference: Option<RequestDifference>,
 }
 
-/// A request that differs from the one that the records before it lead to.
+/// A request that differs from the one rebuilt from the records before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestDifference {
-    /// The record of its reply or its failure.
+    /// The record of the reply or the failure.
     pub seq: u64,
     /// The request that was sent.
     pub sent: RequestDigest,
-    /// The request that the records lead to; `None` if they lead to none.
+    /// The rebuilt request; `None` if the records lead to no request.
     pub built: Option<RequestDigest>,
-    /// The record of the newest request before it that is the same.
+    /// The record of the newest equal request before this one.
     pub same: Option<u64>,
 }
 
-/// Replays a session with its hashes, builds its requests again, and looks at all files beside its journal.
+/// Replays a session with its hashes, rebuilds its requests, and checks all files beside its journal.
 ///
 /// # Errors
 ///
@@ -124,7 +123,7 @@ pub fn verify_session(
         }
     })?;
     let stored = store.outputs(session);
-    // An export has no outputs.
+    // An export contains no outputs.
     let damaged_outputs =
         outputs.into_iter().filter(|(_, (seq, _))| !history.header.is_imported(*seq));
     let damaged_outputs = damaged_outputs.filter_map(|(call, (seq, digest))| {
@@ -148,10 +147,10 @@ pub fn verify_session(
     })
 }
 
-/// Compares the content of records with what they say of it, and with the machine.
+/// Checks the content of records against the digests stored with it, and against the machine.
 #[derive(Default)]
 struct ContentVerifier {
-    /// Whether the end of the run was recorded, for its own reason.
+    /// Whether the end of the run was recorded with the machine's own reason.
     has_own_end: bool,
 }
 
@@ -175,7 +174,7 @@ impl ContentVerifier {
         }
         match &stored.content {
             StoredContent::Ended(ended) => self.find_wrong_end(history, ended),
-            // An export has masked texts.
+            // An export contains masked texts.
             StoredContent::Event(_) if history.header.is_imported(stored.seq) => None,
             StoredContent::Event(Event::ToolCompleted { result, .. }) => (!result.has_own_digest())
                 .then_some("the result of its call has another digest than is stored with it"),
@@ -187,7 +186,8 @@ impl ContentVerifier {
         }
     }
 
-    /// The evaluation of the answer may end a run for another reason, in a second record.
+    /// Checks the record of a run's end. The evaluation of the answer may end a run for another reason, in a second
+    /// record.
     fn find_wrong_end(
         &mut self,
         history: &SessionHistory,
@@ -211,11 +211,11 @@ impl ContentVerifier {
 #[derive(Default)]
 struct RequestVerifier {
     comparison: RequestComparison,
-    /// Encodes the requests of the present process of the session.
+    /// Encodes the requests of the process of the session that is being replayed.
     model: Option<Result<Box<dyn Model>, RequestSettingsError>>,
-    /// The newest request.
+    /// The newest rebuilt request.
     built: Option<(EffectId, RequestDigest)>,
-    /// The record of the newest request that is the same.
+    /// The record of the newest equal request.
     same: Option<u64>,
 }
 
@@ -229,7 +229,7 @@ impl RequestVerifier {
             self.compare(stored.seq, id, sent);
         }
         if matches!(stored.content, StoredContent::Resumed(_)) {
-            // Another process has encoded what follows, with other settings perhaps.
+            // Another process encoded the following requests, possibly with other settings.
             self.model = None;
         }
         for effect in history.output.effects.iter().filter(|_| next.is_advanced) {
@@ -259,7 +259,7 @@ impl RequestVerifier {
         }
     }
 
-    /// Returns the digest of a request in the state that the replay is in.
+    /// Returns the digest of a request in the present state of the replay.
     fn build(
         &mut self,
         history: &SessionHistory,

@@ -1,9 +1,9 @@
-//! A stored session under other settings, without a model: which calls would have been decided otherwise, and where the run
-//! would have taken another path.
+//! Replay of a stored session with other settings, without a model: the calls with different decisions, and the record
+//! after which the run would have taken another path.
 //!
-//! The records of the session are replayed twice: by its own rules, and by these with the changed values. The machine is
-//! the same, so the two differ at most from where a changed limit takes effect. What the model would have answered then is not
-//! known.
+//! The records of the session are replayed twice: by the recorded rules, and by the same rules with the changed values.
+//! The machine is the same, so the replays differ at most from where a changed limit takes effect. The answers of the
+//! model after that are unknown.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
@@ -30,27 +30,28 @@ use crate::tools::{
 use crate::types::{Decision, EffectId, MicroUsd, RunRules, ToolStatus};
 use crate::workspace::WorkspaceRoot;
 
-/// What other settings would have changed in a session. The serialized form is what `architect what-if --json` prints.
+/// The effects of other settings on a session. `architect what-if --json` prints the serialized form.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WhatIfReport {
     /// The session.
     pub session_id: SessionId,
-    /// Why its newest run ended; `None` if it has not ended.
+    /// The reason why the newest run ended; `None` if it has not ended.
     pub stop_reason: Option<&'static str>,
-    /// What it used.
+    /// The recorded usage.
     pub recorded: SessionUsage,
-    /// The first record after which the run would have been another one: a limit takes effect, a call gets another outcome, or
-    /// a result is shortened. `None` if it would have been the same. What follows it is as if the model had replied the same.
+    /// The first record after which the run would have been different: a limit takes effect, a call gets another
+    /// outcome, or a result is shortened. `None` if there is no difference. Later fields assume that the model would
+    /// have replied the same.
     pub first_difference: Option<u64>,
-    /// Where limits of the run or of the context would have led to another path.
+    /// The point at which limits of the run or of the context would have led to another path.
     pub divergence: Option<WhatIfDivergence>,
-    /// The tool calls that would have been decided otherwise, up to that divergence.
+    /// The tool calls with different decisions, up to the divergence.
     pub decisions: Vec<ChangedDecision>,
-    /// The tool results that would have been shortened, up to that divergence.
+    /// The number of tool results that would have been shortened, up to the divergence.
     pub shortened_results: usize,
 }
 
-/// What a session has used.
+/// The usage of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SessionUsage {
     /// Replies with tool calls.
@@ -64,7 +65,7 @@ pub struct SessionUsage {
 }
 
 impl SessionUsage {
-    /// Returns what a session has used up to now.
+    /// Returns the usage of a session so far.
     pub(crate) fn of(history: &SessionHistory) -> Self {
         let run = history.machine.state.run();
         Self {
@@ -75,7 +76,7 @@ impl SessionUsage {
         }
     }
 
-    /// Returns what was used since an earlier state of the same session.
+    /// Returns the usage since an earlier state of the same session.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             steps: self.steps.saturating_sub(earlier.steps),
@@ -88,25 +89,25 @@ impl SessionUsage {
     }
 }
 
-/// Where a run would have taken another path.
+/// The point at which a run would have taken another path.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WhatIfDivergence {
     /// The record.
     pub seq: u64,
-    /// The state that the record led to.
+    /// The state after the record.
     pub recorded_state: StateKind,
-    /// The state that it would have led to.
+    /// The state with the changed settings.
     pub state: StateKind,
-    /// Why the run would have ended there; `None` if it would not.
+    /// The reason why the run would have ended there; `None` if it would not have.
     pub stop_reason: Option<&'static str>,
-    /// What was used until then.
+    /// The usage up to this point.
     pub used: SessionUsage,
-    /// The most that the final summary would have used, which is not recorded and not part of `used`; `None` if the run would
-    /// have made no call for one.
+    /// The maximum usage of the final summary, which is not recorded and not part of `used`; `None` if the run would
+    /// not have made a call for a summary.
     pub final_summary: Option<FinalSummaryBound>,
 }
 
-/// The most that a call for a final summary uses, as it is reserved before the call.
+/// The maximum usage of a call for a final summary, as reserved before the call.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FinalSummaryBound {
     /// Model calls.
@@ -117,7 +118,7 @@ pub struct FinalSummaryBound {
     pub max_cost: Option<f64>,
 }
 
-/// A tool call that would have been decided otherwise.
+/// A tool call with a different decision.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ChangedDecision {
     /// The record that led to the call.
@@ -128,15 +129,15 @@ pub struct ChangedDecision {
     pub tool: Arc<str>,
     /// The arguments, as the model wrote them.
     pub arguments: Arc<str>,
-    /// Whether it ran, as recorded; `None` if that is in no record.
+    /// Whether the call ran in the recorded session; `None` if no record shows that.
     pub ran: Option<bool>,
     /// The decision with the settings of the session.
     pub before: Decision,
-    /// The decision with the changed ones.
+    /// The decision with the changed settings.
     pub after: Decision,
 }
 
-/// The settings of one side.
+/// The settings of one of the two replays.
 struct WhatIfSettings {
     agent: AgentDefinition,
     tools: ToolRegistry,
@@ -147,7 +148,7 @@ impl WhatIfSettings {
     fn new(config: &Config, agent: &str, root: &WorkspaceRoot) -> Result<Self, AppError> {
         let agent = config.agent(agent)?;
         let settings = tool_settings(config, &agent, ExecutionMode::Real)?;
-        // No call runs.
+        // No call is executed.
         let policy = SandboxPolicy::off(root.path().to_owned());
         let supervisor = Supervisor::in_process(policy, Vec::new());
         let mut tools = standard_tools(root, &supervisor, &settings);
@@ -161,11 +162,11 @@ impl WhatIfSettings {
     }
 }
 
-/// Returns what changed settings would have changed in a session of this agent.
+/// Returns the effects of changed settings on a session of this agent.
 ///
 /// # Errors
 ///
-/// Fails if the session can't be read, its workspace can't be opened, or a setting is wrong.
+/// Fails if the session can't be read, its workspace can't be opened, or a setting is invalid.
 pub fn what_if(
     store: &SessionStore,
     session: SessionId,
@@ -206,7 +207,7 @@ pub fn what_if(
     Ok(replay.finish(session))
 }
 
-/// Opens a workspace; for a worktree that was removed, the workspace that it stood for. Nothing is run in it.
+/// Opens a workspace; for a removed worktree, the original workspace. Nothing is run in it.
 fn open_workspace(workspace: &WorkspaceIdentity) -> Result<WorkspaceRoot, AppError> {
     let path = workspace.root.clone();
     WorkspaceRoot::open(&path).or_else(|cause| {
@@ -241,7 +242,7 @@ impl ChangedRules {
     /// Returns recorded rules with the changed values.
     fn apply(&self, recorded: &RunRules) -> Result<RunRules, AppError> {
         let merged = merge(json!(recorded), &self.before, &self.after);
-        // As the journal has them, for which there is a parser already.
+        // The JSON form has a parser already: it is that of the journal.
         serde_json::from_slice(merged.to_string().as_bytes()).map_err(|error| AppError::System {
             what: "apply the changed limits",
             cause: error.to_string(),
@@ -249,7 +250,7 @@ impl ChangedRules {
     }
 }
 
-/// Returns a value with what differs between two others.
+/// Applies the difference between two values to a third one.
 fn merge(recorded: Value, before: &Value, after: &Value) -> Value {
     match (recorded, before, after) {
         (recorded, before, after) if before == after => recorded,
@@ -272,8 +273,8 @@ fn merge(recorded: Value, before: &Value, after: &Value) -> Value {
     }
 }
 
-/// Returns the most that the final summary of a run uses, if the next call is one for it. The machine decides about the
-/// call as in a run.
+/// Returns the maximum usage of a run's final summary, if the next call is for a summary. The machine decides that as
+/// in a run.
 fn final_summary(history: &SessionHistory) -> Option<FinalSummaryBound> {
     let machine = &history.machine;
     let State::Closing(Closing { run, stage: ClosingStage::Preparing { id }, .. }) = &machine.state
@@ -307,7 +308,7 @@ struct WhatIfReplay {
     first_difference: Option<u64>,
     divergence: Option<WhatIfDivergence>,
     decisions: Vec<ChangedDecision>,
-    /// The calls of the decisions, until they are authorized.
+    /// The indexes of `decisions`, by the effects of calls that are not authorized yet.
     calls: HashMap<EffectId, usize>,
     shortened_results: usize,
 }
@@ -330,7 +331,7 @@ impl WhatIfReplay {
         Ok(self)
     }
 
-    /// Returns a record with the changed rules, if it has rules.
+    /// Returns a record with the changed rules, if it contains rules.
     fn with_changed_rules(&self, stored: &StoredRecord) -> Result<StoredRecord, AppError> {
         let mut stored = stored.clone();
         if let StoredContent::Resumed(resumed) = &mut stored.content {
@@ -362,7 +363,7 @@ impl WhatIfReplay {
         });
     }
 
-    /// Adds the calls whose authorization begins, if they would be decided otherwise.
+    /// Adds the calls that are about to be authorized and have different decisions.
     fn look_for_calls(&mut self, seq: u64) {
         for effect in &self.recorded.output.effects {
             let Effect::Authorize { id, call } = effect else { continue };
@@ -408,7 +409,7 @@ impl WhatIfReplay {
         let is_other = match decision.after {
             Decision::Allow { .. } => !ran,
             Decision::Deny { .. } => ran,
-            // The user was not there to be asked.
+            // There is no user who could be asked.
             Decision::Ask { .. } => false,
         };
         if is_other {

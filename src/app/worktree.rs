@@ -1,4 +1,4 @@
-//! Isolated workspaces of runs: where they are kept, and git commands that run confined for them.
+//! Isolated workspaces of runs: their location, and confined git commands for them.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::port::CancellationToken;
 use crate::view::WorktreeResult;
 use crate::workspace::worktree::{ConfinedGit, GitProgram, Worktree, WorktreeError, Worktrees};
 
-/// How long git may take to fill a tree: a filter may download.
+/// The time limit of filling a work tree with git, which includes downloads by a filter.
 const GIT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// Settings of git that no repository may change: no hooks, no monitor of the file system, no upkeep.
+/// Git settings that no repository may change: no hooks, no file system monitor, no maintenance.
 const GIT_SETTINGS: [(&str, &str); 4] = [
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -30,15 +30,15 @@ const GIT_SETTINGS: [(&str, &str); 4] = [
 ///
 /// # Errors
 ///
-/// Fails if there is no folder for them.
+/// Fails if there is no folder for the worktrees.
 pub fn open_worktrees(env: &ProcessEnv) -> Result<Worktrees, WorktreeError> {
     let state = env.folders().state.ok_or(WorktreeError::NoStateFolder)?;
     let git = find_git(OsStr::new(env.variable("PATH").unwrap_or_default()));
     Ok(Worktrees::new(&state, git.map(|git| GitProgram::new(git, &env.variables))))
 }
 
-/// Runs git confined as the commands of a run in that work tree. So the filters of the repository's configuration run,
-/// as the user expects of a checkout, and reach no further than a command of the model.
+/// Runs git confined like the commands of a run in that work tree. The filters of the repository's configuration run,
+/// as the user expects of a checkout, and have no more access than a command of the model.
 #[derive(Clone, Copy)]
 pub struct SandboxedGit<'a> {
     /// The configuration of the run.
@@ -54,7 +54,7 @@ impl ConfinedGit for SandboxedGit<'_> {
         let mut config = self.config.clone();
         let mode = &mut config.settings.sandbox.mode;
         if *mode == SandboxMode::ReadOnly {
-            // It is the tree that is made, not the work of the run.
+            // Git creates the tree; this is not the work of the run.
             *mode = SandboxMode::WorkspaceWrite;
         }
         let guarded = GuardedFiles::default();
@@ -80,7 +80,7 @@ impl ConfinedGit for SandboxedGit<'_> {
     }
 }
 
-/// Returns what is in a worktree, for the result of its run.
+/// Returns the description of a worktree, for the result of its run.
 pub fn worktree_result(worktree: &Worktree) -> WorktreeResult {
     let (changes, is_kept) = worktree
         .outcome()

@@ -1,4 +1,4 @@
-//! Asks about files of a trusted folder that have changed since the user trusted it.
+//! Approval of changed files in a trusted folder.
 
 use architect::app::ProcessEnv;
 use architect::config::{ChangedFile, Config, TRUST_VARIABLE, TrustStore};
@@ -8,11 +8,11 @@ use architect::workspace::unified_diff;
 use super::error::CliError;
 use super::output;
 
-/// Shows what has changed, and records the user's approval of exactly that.
+/// Shows the changes since the folder was trusted, and records the user's approval of exactly these.
 ///
 /// # Errors
 ///
-/// Fails when there is no terminal to ask on, or the user does not approve.
+/// Fails if there is no terminal to ask on, or the user does not approve.
 pub(super) fn ask(config: &Config, world: &ProcessEnv) -> Result<(), CliError> {
     let names: Vec<String> = config.changed.iter().map(name).collect();
     let what = format!(
@@ -28,7 +28,7 @@ pub(super) fn ask(config: &Config, world: &ProcessEnv) -> Result<(), CliError> {
     };
     let Some(state) = world.folders().state else { return Err(refused()) };
     let changes: String = config.changed.iter().map(diff).collect();
-    // The file may contain terminal codes.
+    // The file may contain terminal escape codes.
     let shown = format!("{what}\n\n{}", sanitize::for_pipe(&changes));
     if output::ask(&shown, "Trust this?")? != Some(true) {
         return Err(refused());

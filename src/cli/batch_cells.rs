@@ -1,4 +1,4 @@
-//! Configures the cells of a batch, and finds every mistake before one begins.
+//! The configuration of a batch's cells, with all mistakes found before a cell begins.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub(crate) struct CellOptions<'a> {
     pub(crate) evaluator: Option<ModelName>,
 }
 
-/// Returns what the options of a command mean for every cell. Each of them can be overridden by a task.
+/// Returns the options of a command that are common to all cells. A task can override each of them.
 pub(crate) fn common_options(
     settings: &SettingsArgs,
     workspace: PathBuf,
@@ -71,7 +71,8 @@ impl CellOptions<'_> {
         cell.agent().unwrap_or(&self.common.agent)
     }
 
-    /// Returns the folder that the configuration of a cell is that of; `None` for the current one, unnamed.
+    /// Returns the folder from which a cell's configuration is loaded; `None` for the current folder, if no option
+    /// names it.
     fn folder<'a>(&'a self, cell: &'a BatchCell) -> Option<&'a Path> {
         match &cell.task.workspace {
             TaskWorkspace::Common => self.settings.layers.workspace.as_deref(),
@@ -105,7 +106,7 @@ impl CellOptions<'_> {
         }
     }
 
-    /// Returns every mistake that can be found before a cell begins. Cells that are configured alike are checked once.
+    /// Returns all mistakes that can be found before a cell begins. Equally configured cells are checked once.
     pub(crate) fn find_problems(&self, cells: &[BatchCell]) -> Vec<ManifestProblem> {
         let (mut seen, mut problems) = (HashSet::new(), Vec::new());
         let mut commits = HashSet::new();
@@ -133,7 +134,7 @@ impl CellOptions<'_> {
 
     /// Checks the configuration of a cell, its agent, its model and its workspace.
     fn check(&self, cell: &BatchCell, problems: &mut Vec<ManifestProblem>) {
-        // That one is missing is known already.
+        // A missing folder has already been reported.
         let folder = self.folder(cell).filter(|folder| folder.is_dir());
         let is_missing = folder.is_none() && self.folder(cell).is_some();
         let Some(mut config) = self.load_valid(cell, folder, problems) else { return };
@@ -164,7 +165,8 @@ impl CellOptions<'_> {
         }
     }
 
-    /// Loads the configuration of a cell. A wrong setting of the manifest is left out, so that it hides nothing else.
+    /// Loads the configuration of a cell. Invalid settings of the manifest are reported and left out, so that they hide
+    /// no other problems.
     fn load_valid(
         &self,
         cell: &BatchCell,
@@ -220,7 +222,7 @@ impl CellOptions<'_> {
         ManifestProblem { file: file.clone(), line, message, hints: Vec::new() }
     }
 
-    /// Warns about folders in which several cells work at the same time.
+    /// Warns about folders that several cells share.
     pub(crate) fn warn_about_shared_folders(&self, cells: &[BatchCell]) {
         let mut users: BTreeMap<&Path, usize> = BTreeMap::new();
         for cell in cells {
@@ -245,12 +247,12 @@ fn is_of_variant(cell: &BatchCell, problem: &ConfigProblem) -> bool {
     let Some(variant) = &cell.variant else { return false };
     match problem_key(problem) {
         Some(key) => variant.options.all_sets().any(|set| set_key(&set) == key),
-        // The agent.
+        // Without a key, the problem is about the agent.
         None => variant.options.agent.is_some(),
     }
 }
 
-/// Returns the key of the option that a problem is in.
+/// Returns the key of the option that has a problem.
 fn problem_key(problem: &ConfigProblem) -> Option<&str> {
     match &problem.origin.source {
         OriginSource::Argument(option) => Some(option.trim_start_matches("--set ")),
@@ -261,7 +263,7 @@ fn problem_key(problem: &ConfigProblem) -> Option<&str> {
     }
 }
 
-/// Returns a problem without the name of the option, which the user has not typed.
+/// Returns a problem without the name of the option, because the user has not typed this option.
 fn describe(problem: &ConfigProblem) -> String {
     let text = problem.kind.to_string();
     match (problem_key(problem), &problem.kind) {

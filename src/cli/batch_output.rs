@@ -1,4 +1,4 @@
-//! What a batch prints while it runs.
+//! The output of a batch.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,17 +21,17 @@ pub(crate) struct BatchProgress {
     pub(crate) is_quiet: bool,
     pub(crate) is_verbose: bool,
     pub(crate) cells: usize,
-    /// Those of the cells that are finished.
+    /// The number of finished cells.
     pub(crate) finished: AtomicUsize,
     pub(crate) interrupts: RunInterrupts,
     pub(crate) table: Option<BatchTable>,
 }
 
-/// The longest error in a line, in characters.
+/// The maximum length of an error in a line, in characters.
 const MAX_ERROR_CHARS: usize = 200;
 
 impl BatchProgress {
-    /// Prints that the batch begins.
+    /// Prints the begin of the batch.
     pub(crate) fn begin(&self, folder: &str) {
         let finished = self.finished.load(Ordering::Relaxed);
         self.event(

@@ -1,6 +1,6 @@
-//! Completion of what the user types in a shell: commands and options, and names that only this machine knows.
+//! Shell completion of commands and options, and of names that only this machine knows.
 //!
-//! The script of a shell calls this program again, which then answers instead of running a command.
+//! The script of a shell calls this program again, which then prints candidates instead of running a command.
 
 use std::ffi::OsStr;
 
@@ -17,18 +17,18 @@ use clap_complete::env::{CompleteEnv, Shells};
 use super::args::{Cli, LayerArgs};
 use super::config_options::load_layers;
 
-/// The variable by which the script of a shell asks. It is no setting of this program.
+/// The variable that the script of a shell sets for a request. It is not a setting of this program.
 const VARIABLE: &str = "_ARCHITECT_COMPLETE";
 
-/// The sessions that are offered.
+/// The maximum number of offered sessions.
 const MAX_SESSIONS: usize = 50;
 
-/// Answers the script of a shell, and ends the process, if that is what it was started for.
+/// Answers a request by the script of a shell and ends the process, if the process was started for that.
 pub(crate) fn answer_shell() {
     CompleteEnv::with_factory(command).var(VARIABLE).bin("architect").complete();
 }
 
-/// Returns the script that makes a shell ask this program.
+/// Returns the script that makes a shell use this program for completion.
 pub(crate) fn script(shell: Shell) -> std::io::Result<Vec<u8>> {
     let mut script = Vec::new();
     let shells = Shells::builtins();
@@ -60,7 +60,7 @@ fn with_names(command: Command) -> Command {
     command.mut_subcommands(with_names)
 }
 
-/// Returns those that begin with what is typed.
+/// Returns the candidates that begin with the typed text.
 fn candidates(
     typed: &OsStr,
     names: impl Iterator<Item = (String, Option<String>)>,

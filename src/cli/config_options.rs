@@ -1,4 +1,4 @@
-//! From options to a configuration.
+//! Loading the configuration according to the options.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -24,12 +24,12 @@ pub(crate) const DEFAULT_AGENT: &str = "build";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SavedOptions {
-    /// As `sets`, from a session that others could have written: they apply as far as they tighten.
+    /// Values in the form of `--set` from a session that others could have written. Only those that tighten apply.
     #[serde(skip)]
     pub(crate) untrusted_sets: Vec<String>,
-    /// As `--set` takes them.
+    /// Values in the form of `--set`.
     pub(crate) sets: Vec<String>,
-    /// The keys of those that are not stored, since their values may be secrets.
+    /// The keys of options that are not stored, since their values may be secrets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) omitted: Vec<String>,
     pub(crate) agent: Option<String>,
@@ -39,12 +39,12 @@ pub(crate) struct SavedOptions {
     pub(crate) disable_mcp: bool,
 }
 
-/// Returns the configuration of a run, and the options to store in its session. `saved` are those that the session has
-/// stored, if it is resumed.
+/// Returns the configuration of a run, and the options to store in its session. `saved` are the stored options of a
+/// resumed session.
 ///
 /// # Errors
 ///
-/// Fails with everything that is wrong with it.
+/// Fails with all problems of the configuration.
 pub(crate) fn load_config(
     args: &SettingsArgs,
     output: Option<&OutputArgs>,
@@ -90,7 +90,7 @@ pub(crate) fn load_config(
         ..layer_sources(layers, world)
     };
     let mut config = load(&sources).map_err(AppError::from)?;
-    // Other commands only show the configuration.
+    // Only a run needs the approval; other commands just show the configuration.
     while output.is_some() && !config.changed.is_empty() {
         approval::ask(&config, world)?;
         config = load(&sources).map_err(AppError::from)?;
@@ -113,20 +113,20 @@ pub(crate) fn load_config(
     Ok((config, remembered))
 }
 
-/// Returns the configuration that a run would have.
+/// Returns the configuration of a run with these options.
 ///
 /// # Errors
 ///
-/// Fails with everything that is wrong with it.
+/// Fails with all problems of the configuration.
 pub(crate) fn load_settings(args: &SettingsArgs, world: &ProcessEnv) -> Result<Config, CliError> {
     load_config(args, None, world, None).map(|(config, _)| config)
 }
 
-/// Returns the configuration that a stored session has, with changed settings.
+/// Returns the configuration of a stored session with changed settings.
 ///
 /// # Errors
 ///
-/// Fails with everything that is wrong with it.
+/// Fails with all problems of the configuration.
 pub(crate) fn load_changed(
     layers: &LayerArgs,
     saved: &SavedOptions,
@@ -145,16 +145,16 @@ pub(crate) fn load_changed(
     Ok(load(&sources).map_err(AppError::from)?)
 }
 
-/// Returns the configuration of a command that needs no more than the store of sessions.
+/// Returns the configuration for a command that only needs the store of sessions.
 ///
 /// # Errors
 ///
-/// Fails with everything that is wrong with it.
+/// Fails with all problems of the configuration.
 pub(crate) fn load_layers(layers: &LayerArgs, world: &ProcessEnv) -> Result<Config, CliError> {
     Ok(load(&layer_sources(layers, world)).map_err(AppError::from)?)
 }
 
-/// Returns the sources of the configuration that the process and these options determine.
+/// Returns the sources of the configuration from the process and these options.
 pub(crate) fn layer_sources(layers: &LayerArgs, world: &ProcessEnv) -> ConfigSources {
     ConfigSources {
         folders: world.folders(),
@@ -184,7 +184,7 @@ fn collect_options(args: &SettingsArgs, output: Option<&OutputArgs>) -> Vec<Opti
     overrides
 }
 
-/// Returns whether an option asks for a confinement, which then has to be possible.
+/// Returns whether an option requests a confinement, which is then required.
 pub(crate) fn asks_for_confinement(set: &OptionOverride) -> bool {
     match set.key {
         "sandbox.mode" => set.value != "off",
@@ -199,12 +199,12 @@ fn workspace(layers: &LayerArgs) -> Option<OptionOverride> {
     Some(OptionOverride { key: "workspace.root", value, option: "--workspace".to_owned() })
 }
 
-/// Returns whether a run changes anything.
+/// Returns the mode of execution: a dry run changes nothing.
 pub(crate) fn execution_mode(is_dry_run: bool) -> ExecutionMode {
     if is_dry_run { ExecutionMode::DryRun } else { ExecutionMode::Real }
 }
 
-/// Returns values as `--set` takes them.
+/// Returns values in the form of `--set`.
 pub(crate) fn as_sets(overrides: &[OptionOverride]) -> Vec<String> {
     let mut sets = Vec::new();
     for (index, OptionOverride { key, value, .. }) in overrides.iter().enumerate() {
@@ -219,8 +219,8 @@ pub(crate) fn as_sets(overrides: &[OptionOverride]) -> Vec<String> {
     sets
 }
 
-/// Leaves out settings that a later one of the same key replaces, so that they don't accumulate in a session that is
-/// resumed often. Items of cumulative lists all stay.
+/// Removes settings that a later setting of the same key replaces, so that they don't accumulate in a session that is
+/// resumed often. All items of cumulative lists are kept.
 fn drop_replaced(sets: Vec<String>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     for set in sets {
@@ -234,11 +234,11 @@ fn drop_replaced(sets: Vec<String>) -> Vec<String> {
     kept
 }
 
-/// Tables whose names are free, and whose entries may be secrets one by one.
+/// Tables with free names, whose entries are checked for secrets one by one.
 const SPLIT_TABLES: [&str; 2] = ["llm.headers", "llm.options"];
 
-/// Returns settings with one for each header and option of a request, so that those are stored that are no secrets. Such
-/// tables are merged, so that their entries mean the same one by one.
+/// Splits settings of headers and options into one setting for each entry, so that entries without secrets can be
+/// stored. Such tables are merged, so the meaning stays the same.
 fn split_tables(sets: &[String]) -> Vec<String> {
     let split = |set: &String| {
         let (key, value) = set.split_once('=')?;
@@ -254,7 +254,7 @@ fn split_tables(sets: &[String]) -> Vec<String> {
     sets.iter().flat_map(|set| split(set).unwrap_or_else(|| vec![set.clone()])).collect()
 }
 
-/// Returns the key of a setting as `--set` takes it.
+/// Returns the key of a setting in the form of `--set`.
 pub(crate) fn set_key(set: &str) -> &str {
     set.split('=').next().unwrap_or_default().trim()
 }
@@ -264,7 +264,7 @@ impl SavedOptions {
     ///
     /// # Errors
     ///
-    /// Fails when a run is not possible as configured.
+    /// Fails if a run is not possible with this configuration.
     pub(crate) fn new_setup(&self, config: Config, env: ProcessEnv) -> Result<RunSetup, CliError> {
         let model = ResolvedModel::from_config(&config, &env)?;
         let agent = self.agent.as_deref().unwrap_or(DEFAULT_AGENT);
@@ -287,7 +287,7 @@ impl SavedOptions {
         keys.chain(others.map(|(name, _)| name.to_owned())).collect()
     }
 
-    /// Returns what is taken from a session that others could have written: no program, address or file.
+    /// Returns the options that are used from a session that others could have written: no program, address or file.
     pub(crate) fn of_exposed_session(self) -> Self {
         let (sets, untrusted_sets) =
             self.sets.into_iter().partition(|set| set.starts_with("llm.model="));
@@ -295,7 +295,7 @@ impl SavedOptions {
         Self { untrusted_sets, sets, agent, disable_mcp, dry_run: self.dry_run, ..Self::default() }
     }
 
-    /// Returns the stored form. It has no value that may be a secret, only its key.
+    /// Returns the stored form. Of a value that may be a secret, it contains only the key.
     pub(crate) fn to_json(&self) -> Value {
         let (secret, sets): (Vec<String>, Vec<String>) =
             self.sets.iter().cloned().partition(|set| may_set_secret(set));
@@ -307,11 +307,11 @@ impl SavedOptions {
         json!(Self { sets, omitted, ..self.clone() })
     }
 
-    /// Warns, once in a process, about what a session had, is not stored, and is not among these settings.
+    /// Warns, once in a process, about values of the session that are not stored and missing in the given settings.
     ///
     /// # Errors
     ///
-    /// Fails if that is an address: another server would get the conversation and the key.
+    /// Fails if an address is missing: another server would get the conversation and the key.
     fn report_omitted(&self, own: &[String]) -> Result<(), CliError> {
         static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
         let is_missing = |key: &&String| !own.iter().any(|set| set_key(set) == **key);
@@ -364,7 +364,7 @@ mod tests {
         let stored = saved.to_json();
         assert_eq!(stored["sets"], json!(["a.b=1"]));
         assert_eq!(stored["omitted"], json!(["llm.headers.X-Gateway", "llm.options.user"]));
-        // Until it is replaced by one that is stored.
+        // The key stays omitted until a storable value replaces it.
         let mut again = SavedOptions::from_json(&stored);
         again.sets.push("llm.options.user=me".to_owned());
         assert_eq!(again.to_json()["omitted"], json!(["llm.headers.X-Gateway"]));

@@ -18,7 +18,7 @@ use super::{USAGE_EXIT_CODE, output};
 #[derive(Debug)]
 pub(crate) struct CliError {
     exit_code: u8,
-    /// How a run ended that fails with it, if it began.
+    /// The stop reason of a run that fails with this error; `None` if no run began.
     stop_reason: Option<StopReason>,
     message: String,
     hints: Vec<String>,
@@ -27,17 +27,17 @@ pub(crate) struct CliError {
 }
 
 impl CliError {
-    /// Returns an error that the user can fix: in arguments, the configuration, files.
+    /// Returns an error that the user can fix, as in arguments, the configuration or files.
     pub(crate) fn usage(message: impl Display) -> Self {
         Self::new(USAGE_EXIT_CODE, None, message)
     }
 
-    /// Returns an error of the system, or a defect.
+    /// Returns an error of the system, or an internal error.
     pub(crate) fn failed(message: impl Display) -> Self {
         Self::new(1, Some(StopReason::InternalError), message)
     }
 
-    /// Returns the failure to start a thread before a run.
+    /// Returns the error of starting a thread before a run.
     pub(crate) fn no_thread(what: &str, error: &io::Error) -> Self {
         let failure = Self::new(1, None, format!("could not start {what}: {error}"));
         match error.kind() {
@@ -54,12 +54,12 @@ impl CliError {
         Self { exit_code, stop_reason, message, hints: Vec::new(), result: None }
     }
 
-    /// Returns the failure to read what the user has named.
+    /// Returns the error of reading a file that the user has named.
     pub(crate) fn unreadable(name: impl Display, error: &io::Error) -> Self {
         Self::usage(format!("could not read {name}: {error}"))
     }
 
-    /// Returns the failure of a write to standard output.
+    /// Returns the error of a write to standard output.
     pub(crate) fn from_stdout(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::new(Signal::Pipe.exit_code(), None, ""),
@@ -73,7 +73,7 @@ impl CliError {
         self
     }
 
-    /// Keeps the result that could not be written.
+    /// Attaches the result that could not be written.
     pub(crate) fn with_result(self, result: RunResult) -> Self {
         Self { result: Some(Box::new(result)), ..self }
     }
@@ -96,20 +96,20 @@ impl CliError {
         self.exit_code
     }
 
-    /// Returns what the user can do about it.
+    /// Returns hints for the user.
     pub(crate) fn hints(&self) -> &[String] {
         &self.hints
     }
 
-    /// Returns the message with its hints, for a program that shows it.
+    /// Returns the message with its hints, for a program that displays it.
     pub(crate) fn text(&self) -> String {
         let hints = self.hints.iter().map(|hint| format!("\n{hint}"));
         std::iter::once(self.message.clone()).chain(hints).collect()
     }
 
-    /// Writes the failure to standard error.
+    /// Writes the error to standard error.
     pub(crate) fn print(&self) {
-        // No one reads it any more.
+        // The reader of the output has gone, so there is nothing to report.
         if self.exit_code == Signal::Pipe.exit_code() {
             return;
         }
@@ -136,13 +136,13 @@ impl From<JournalError> for CliError {
     }
 }
 
-/// Shows the line that each problem is in.
+/// Converts the error, with the source line of each problem.
 fn from_config_error(error: &ConfigError) -> CliError {
     if let [problem] = &*error.problems
         && let ProblemKind::Unknown { kind, known, .. } = &problem.kind
         && (!known.is_empty() || *kind == "profile")
     {
-        // The option is obvious, and `--mode` stands for a key that the user has not typed.
+        // The option need not be named, and `--mode` stands for a key that the user has not typed.
         let trouble = &problem.kind;
         let names = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         let failure = CliError::usage(format!("{trouble}\n  known {kind}s: {names}"));
@@ -162,7 +162,7 @@ fn from_config_error(error: &ConfigError) -> CliError {
             message.push_str(&format!("\n    | {}\n    | {indent}{mark}", excerpt.line));
         }
     }
-    // The list of keys does not help if a file can't be read at all.
+    // The list of keys does not help with an unreadable file.
     let is_of_a_file = |problem: &ConfigProblem| {
         matches!(problem.kind, ProblemKind::Unreadable(_) | ProblemKind::Syntax(_))
     };
@@ -173,14 +173,14 @@ fn from_config_error(error: &ConfigError) -> CliError {
     }
 }
 
-/// Returns what the user can do about a session that can only be read.
+/// Returns hints for a session that can only be read.
 fn read_only_hints(session: SessionId, why: &ReadOnlyReason) -> Vec<String> {
     let fork = |seq: u64| {
         format!("`architect fork {session}@{}` continues in a copy of the intact part", seq - 1)
     };
     match *why {
         ReadOnlyReason::NewerFormat { .. } => vec!["resume it with that release".to_owned()],
-        // Without its first record a journal can't be read.
+        // Without its first record, a journal is unreadable.
         ReadOnlyReason::UnknownRecord { seq: 0, .. } | ReadOnlyReason::Damaged { seq: 0, .. } => {
             Vec::new()
         }
@@ -192,7 +192,7 @@ fn read_only_hints(session: SessionId, why: &ReadOnlyReason) -> Vec<String> {
     }
 }
 
-/// Returns what the user can do about an error.
+/// Returns hints for an error.
 pub(crate) fn error_hints(error: &AppError) -> Vec<String> {
     let hints: &[&str] = match error {
         AppError::NoModel => &[
@@ -247,7 +247,7 @@ pub(crate) fn error_hints(error: &AppError) -> Vec<String> {
     hints.iter().map(ToString::to_string).collect()
 }
 
-/// Returns what the user can do about an error of the store.
+/// Returns hints for an error of the store.
 fn journal_hints(error: &JournalError) -> Vec<String> {
     let resume = |session: &SessionId| format!("`architect resume {session} PROMPT` resumes it");
     match error {

@@ -1,4 +1,4 @@
-//! The technical log, on standard error.
+//! The diagnostic log, on standard error.
 
 use std::io::Write;
 use std::sync::{Mutex, OnceLock};
@@ -11,17 +11,17 @@ use log::LevelFilter;
 /// Values that are masked in log lines, once they are known.
 static SECRETS: OnceLock<Secrets> = OnceLock::new();
 
-/// The log of a run: it does not wait for a slow reader, and on a terminal other lines must not disturb its status area.
+/// The log of a run. It does not wait for a slow reader; on a terminal, other lines must not disturb its status area.
 static RUN_LOG: Mutex<Option<PauseDrawing>> = Mutex::new(None);
 
-/// Writes lines of the technical log through the log of a run, while that is open.
+/// Writes lines of the diagnostic log through the log of a run until that is closed.
 pub(crate) fn write_through(log: Option<PauseDrawing>) {
     if let Ok(mut current) = RUN_LOG.lock() {
         *current = log;
     }
 }
 
-/// Lets the log of a run write what it has, before something else is written to standard error.
+/// Flushes the log of a run, before other output to standard error.
 pub(crate) fn flush() {
     let log = RUN_LOG.lock().ok().and_then(|log| log.clone());
     if let Some(log) = log {
@@ -29,7 +29,7 @@ pub(crate) fn flush() {
     }
 }
 
-/// Erases the status area for good, if there is one: the process ends at once.
+/// Erases the status area for good, if there is one, because the process is about to end.
 pub(crate) fn end_drawing() {
     let log = RUN_LOG.lock().ok().and_then(|mut log| log.take());
     if let Some(log) = log {
@@ -46,7 +46,7 @@ fn write_lines(lines: &str) -> std::io::Result<()> {
     super::output::write_stderr(lines.as_bytes())
 }
 
-/// Lets a panic be reported below the log of a run, and not into its status area.
+/// Reports panics below the log of a run, not in its status area.
 pub(crate) fn report_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -58,7 +58,7 @@ pub(crate) fn report_panics() {
     }));
 }
 
-/// Standard error for the technical log.
+/// The target of the diagnostic log: standard error.
 struct LogTarget;
 
 impl Write for LogTarget {
@@ -71,7 +71,8 @@ impl Write for LogTarget {
     }
 }
 
-/// Starts the technical log: as much as the configuration says, or more for each `-v`. The secrets are masked in it.
+/// Configures the diagnostic log: its level is the configured one, or a higher one for each `-v`. The secrets are
+/// masked.
 pub(crate) fn configure(verbose: u8, level: LevelFilter, secrets: Secrets) {
     let _ = SECRETS.set(secrets);
     let of_flags = match verbose {
@@ -83,10 +84,10 @@ pub(crate) fn configure(verbose: u8, level: LevelFilter, secrets: Secrets) {
     log::set_max_level(level.max(of_flags));
 }
 
-/// Sets the log up; until the configuration is read, it has warnings.
+/// Initializes the log. It contains warnings until the configuration is read.
 pub(crate) fn init() {
     let mut builder = env_logger::Builder::new();
-    // At their lowest level the libraries write down every byte of a connection, keys included.
+    // At their lowest level, the libraries log every byte of a connection, including keys.
     builder.filter_level(LevelFilter::Debug).filter_module("architect", LevelFilter::Trace);
     builder.target(env_logger::Target::Pipe(Box::new(LogTarget)));
     builder.format(|out, record| {
@@ -96,7 +97,7 @@ pub(crate) fn init() {
         let text = format!("{level}: {}", sanitize::multiline(&text));
         writeln!(out, "{}", ci_commands::escape_commands(&text, super::output::is_read_by_ci()))
     });
-    // Another log may be there already, when the library's user has one.
+    // The user of the library may have installed another log already.
     if builder.try_init().is_ok() {
         log::set_max_level(LevelFilter::Warn);
     }

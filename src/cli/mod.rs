@@ -35,13 +35,13 @@ use signal_hook::consts::{SIGUSR1, SIGUSR2, SIGXFSZ};
 use args::{Cli, OutputFormat};
 use error::CliError;
 
-/// The exit code of wrong usage and wrong configuration.
+/// The exit code of wrong usage and invalid configuration.
 pub(crate) const USAGE_EXIT_CODE: u8 = 3;
 
-/// Reads the arguments, does what they say, and returns the exit code.
+/// Parses the arguments, executes the command, and returns the exit code.
 pub(crate) fn main() -> ExitCode {
     completion::answer_shell();
-    // Before any file is touched. A run that can't catch signals reports that when it begins.
+    // Handlers are installed before any file is touched. A run without working handlers reports that when it begins.
     let _ = install_handlers();
     set_ending(helper::end_after_supervisors);
     logging::init();
@@ -67,8 +67,8 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Ignores signals that would end the process without a reason. A file that may not grow is an error of the write, which
-/// is reported and stored. The signals for users have no meaning here.
+/// Ignores signals that would end the process without a reason. A write to a file that must not grow fails instead, and
+/// this error is reported and stored. The signals for users have no meaning here.
 fn ignore_signals() {
     let unused = Arc::new(AtomicBool::new(false));
     for signal in [SIGXFSZ, SIGUSR1, SIGUSR2] {
@@ -78,7 +78,7 @@ fn ignore_signals() {
     }
 }
 
-/// Options of other agents, and what to use instead.
+/// Options of other agents, with their replacements.
 const OPTIONS_OF_OTHERS: [(&str, &str); 11] = [
     ("yolo", "use --mode yolo"),
     ("full-auto", "use --mode yolo"),
@@ -93,20 +93,20 @@ const OPTIONS_OF_OTHERS: [(&str, &str); 11] = [
     ("resume", "`architect resume last` continues a session"),
 ];
 
-/// Returns what is meant by an option of another agent.
+/// Returns the replacement of another agent's option.
 fn find_foreign_option(error: &clap::Error) -> Option<&'static str> {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return None };
     let name = typed.strip_prefix("--")?.split('=').next()?;
     OPTIONS_OF_OTHERS.into_iter().find(|(foreign, _)| *foreign == name).map(|(_, own)| own)
 }
 
-/// Returns an error with the option that is probably meant: clap prefers a common beginning, and letters get swapped.
+/// Returns an error that suggests the most similar option: clap prefers a common prefix, while users swap letters.
 fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
     if find_foreign_option(&error).is_some() {
-        // What clap suggests, also in the usage, only looks like it.
+        // Clap's suggestion, also in the usage, only looks similar.
         for kind in [ContextKind::SuggestedArg, ContextKind::Suggested, ContextKind::Usage] {
             error.remove(kind);
         }
@@ -134,12 +134,12 @@ fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
     error
 }
 
-/// Returns the output format that these arguments ask for, of a command whose output is a run's result.
+/// Returns the output format that these arguments request, for a command whose output is the result of a run.
 fn requested_format(words: &[String]) -> Option<OutputFormat> {
     let runs = ["run", "exec", "demo", "resume", "fork", "batch", "compare", "loop", "pipeline"];
     let mut typed = words.iter().filter(|word| !word.starts_with('-'));
     let (command, next) = (typed.next()?, typed.next());
-    // What `batch emit` prints is a script, in which the format is that of its batch.
+    // The output of `batch emit` is a script; the format is that of the emitted batch.
     let is_emitted = command == "batch" && next.is_some_and(|word| word == "emit");
     if !runs.contains(&command.as_str()) || is_emitted {
         return None;
@@ -164,8 +164,8 @@ fn process_arguments() -> Vec<String> {
     std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Prints the document of a run that never began, if these words ask for one: a program that reads JSON gets it on every
-/// way out.
+/// Prints the document of a run that never began, if these words request one: a program that reads JSON gets it even
+/// then.
 fn print_result_document(failure: &CliError, words: &[String]) -> Result<(), CliError> {
     match requested_format(words) {
         Some(format) => commands::print_result(&failure.to_result(), format).map(drop),
@@ -173,8 +173,8 @@ fn print_result_document(failure: &CliError, words: &[String]) -> Result<(), Cli
     }
 }
 
-/// Prints what clap has to say: help and version are answers, everything else is wrong usage. (clap's own exit code for
-/// that, 2, is the one of a partial run here.)
+/// Prints the output of clap: help and version are answers, everything else is wrong usage. (Clap's own exit code for
+/// wrong usage, 2, is that of a partial run here.)
 fn report_clap_error(error: clap::Error) -> Result<u8, CliError> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {

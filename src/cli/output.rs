@@ -1,4 +1,4 @@
-//! Writes to standard output and standard error, without a panic if they are closed.
+//! Writing to standard output and standard error, without a panic if they are closed.
 
 use std::io::{self, BufRead, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +14,8 @@ use super::logging;
 /// Whether standard output was closed when the process began.
 static WAS_STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Runs before `main`, and before the standard library opens `/dev/null` in place of closed streams: a result would
-/// vanish there.
+/// Runs before `main`, and before the standard library opens `/dev/null` in place of closed streams, where a result
+/// would be lost.
 #[cfg(target_os = "linux")]
 #[used]
 #[allow(unsafe_code)]
@@ -30,7 +30,7 @@ extern "C" fn check_stdout() {
     WAS_STDOUT_CLOSED.store(is_closed, Ordering::Relaxed);
 }
 
-/// Makes standard output that was closed when the process began what it is when its reader has gone: a write fails.
+/// Makes writes to standard output fail if it was closed when the process began, as if its reader had gone.
 pub(crate) fn break_closed_stdout() {
     if !WAS_STDOUT_CLOSED.load(Ordering::Relaxed) {
         return;
@@ -41,21 +41,21 @@ pub(crate) fn break_closed_stdout() {
     }
 }
 
-/// Writes an answer to standard output, and returns the exit code of success.
+/// Writes the output of a command to standard output, and returns the exit code of success.
 ///
 /// # Errors
 ///
-/// Fails if it is closed, or can't be written.
+/// Fails if standard output is closed, or can't be written.
 pub(crate) fn print(text: &str) -> Result<u8, CliError> {
     let lines = printable_lines(text, io::stdout().is_terminal());
     write_stdout(lines.as_bytes()).map(|()| 0)
 }
 
-/// Writes bytes to standard output, also if that is non-blocking, as it may be behind a parent process.
+/// Writes bytes to standard output, even if it is non-blocking, as a parent process may set it.
 ///
 /// # Errors
 ///
-/// Fails if it is closed, or can't be written.
+/// Fails if standard output is closed, or can't be written.
 pub(crate) fn write_stdout(bytes: &[u8]) -> Result<(), CliError> {
     let mut stdout = io::stdout().lock();
     let written = write_all_blocking(&mut stdout, bytes).and_then(|()| flush_blocking(&mut stdout));
@@ -64,28 +64,29 @@ pub(crate) fn write_stdout(bytes: &[u8]) -> Result<(), CliError> {
 
 /// Returns a document as JSON.
 pub(crate) fn to_json(document: &impl Serialize) -> String {
-    // All values can be expressed in JSON.
+    // All documents can be expressed in JSON.
     serde_json::to_string(document).unwrap_or_default()
 }
 
-/// Writes to standard error; a failure is ignored.
+/// Writes to standard error. Errors are ignored.
 pub(crate) fn print_stderr(text: &str) {
     let lines = printable_lines(text, io::stderr().is_terminal());
     logging::flush();
     let _ = write_stderr(lines.as_bytes());
 }
 
-/// Writes bytes to standard error. Once a pipe has stayed full for a while, nothing more waits for its reader: the time
-/// limit of a run holds also if its parent reads standard error only after its end, or never.
+/// Writes bytes to standard error. Once a pipe has stayed full for [`STDERR_PATIENCE`], later writes don't wait for its
+/// reader: the time limit of a run must hold even if the parent process reads standard error only after the end, or
+/// never.
 ///
 /// # Errors
 ///
-/// Fails if it is closed, and if it is full for too long.
+/// Fails if standard error is closed, or stays full for too long.
 pub(crate) fn write_stderr(bytes: &[u8]) -> io::Result<()> {
-    // Not through `io::stderr`: the thread that writes the log of a run may be waiting with its lock.
+    // `io::stderr` is not used, since the thread that writes the log of a run may wait while it holds the lock.
     let stderr = rustix::stdio::stderr();
     let is_terminal = io::stderr().is_terminal();
-    // A pipe that can be written takes this much at once.
+    // A writable pipe accepts at least this many bytes at once.
     for mut piece in bytes.chunks(rustix::pipe::PIPE_BUF) {
         while !piece.is_empty() {
             let patience = match IS_STDERR_STALLED.load(Ordering::Relaxed) {
@@ -109,10 +110,10 @@ pub(crate) fn write_stderr(bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether standard error was full for longer than [`STDERR_PATIENCE`] when it was written last.
+/// Whether standard error was full for longer than [`STDERR_PATIENCE`] at the last write.
 static IS_STDERR_STALLED: AtomicBool = AtomicBool::new(false);
 
-/// How long a full pipe for standard error may stay unread.
+/// The maximum time that a write waits for the reader of a full pipe.
 const STDERR_PATIENCE: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
 
 /// Asks a question on the terminal, after a text. Returns whether the answer is yes; `None` if there is no terminal.
@@ -131,14 +132,15 @@ pub(crate) fn ask(text: &str, question: &str) -> Result<Option<bool>, CliError> 
     Ok(Some(["y", "yes"].contains(&answer.trim().to_lowercase().as_str())))
 }
 
-/// Returns a text as whole lines that neither drive a terminal behind a pipe nor command a CI system.
+/// Returns a text as whole lines without escape codes for a terminal behind a pipe, and without commands for a CI
+/// system.
 fn printable_lines(text: &str, is_terminal: bool) -> String {
     let text = if is_terminal { text.into() } else { sanitize::for_pipe(text) };
     let end = if text.ends_with('\n') { "" } else { "\n" };
     ci_commands::escape_commands(&format!("{text}{end}"), is_read_by_ci()).into_owned()
 }
 
-/// Returns whether a CI system reads commands from what this process prints.
+/// Returns whether a CI system interprets commands in the output of this process.
 pub(crate) fn is_read_by_ci() -> bool {
     ci_commands::runs_in_ci(|name| std::env::var(name).ok())
 }

@@ -1,4 +1,4 @@
-//! Folders of results.
+//! Checks of folders with results.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use architect::view::sanitize;
 
 use super::error::CliError;
 
-/// Checks that a folder of results was made here: those that come with a repository would count as done.
+/// Checks that a folder of results was created by this user: results that come with a repository would count as done.
 ///
 /// # Errors
 ///
-/// Fails if git tracks files in it, or a link of the project leads to it.
+/// Fails if git tracks files in the folder, or if a link in the project leads to it.
 pub(crate) fn check_origin(folder: &Path, world: &ProcessEnv) -> Result<(), CliError> {
     let own = world.cwd.join(".architect");
     let links = folder.ancestors().filter(|path| path.starts_with(&own));

@@ -1,4 +1,4 @@
-//! Finds the stored session that a command names.
+//! Lookup of the stored session that a command names.
 
 use std::path::{Path, PathBuf};
 
@@ -13,15 +13,15 @@ use super::args::{LastArgs, LayerArgs};
 use super::error::CliError;
 use super::{config_options, output};
 
-/// The store of the sessions, as seen from a folder.
+/// The store of the sessions, with the folder of the command.
 pub(crate) struct SessionLookup {
     pub(crate) store: SessionStore,
-    /// The keys that are masked in what is stored.
+    /// The keys to mask in stored texts.
     pub(crate) secrets: Secrets,
-    /// The folder that `last` is about.
+    /// The folder to which `last` applies.
     folder: PathBuf,
     any_folder: bool,
-    /// Whether an option names the folder of the store, and not the user's own configuration.
+    /// Whether an option or the project, and not the user's own configuration, names the folder of the store.
     is_named: bool,
     pub(crate) config: Config,
 }
@@ -32,11 +32,11 @@ const LAST: &str = "last";
 const BEGIN_HINT: &str = "`architect run \"…\"` starts one";
 
 impl SessionLookup {
-    /// Opens the store that the options name.
+    /// Opens the store of these options.
     ///
     /// # Errors
     ///
-    /// Fails when the configuration is wrong, or the store can't be opened.
+    /// Fails if the configuration is invalid, or the store can't be opened.
     pub(crate) fn open(
         layers: &LayerArgs,
         last: LastArgs,
@@ -50,14 +50,14 @@ impl SessionLookup {
         Ok(Self { store, secrets, folder, any_folder: last.any_folder, is_named, config })
     }
 
-    /// Checks where a session says that it worked. Returns whether commands, or the author of the repository, could have
-    /// written the sessions: they are in the session's workspace, in this folder, or in a repository, and nothing of the
-    /// user's says that they belong there.
+    /// Checks the workspace of a session. Returns whether commands, or the author of the repository, could have written
+    /// the sessions: they are in the session's workspace, in the current folder, or in a repository, without the user's
+    /// own configuration placing them there.
     ///
     /// # Errors
     ///
-    /// Unless `workspace` is given, fails if the workspace has become a link, and if such a session names one that is
-    /// neither here nor around its store.
+    /// Unless `workspace` is given, fails if the workspace has become a link, and if such an exposed session names a
+    /// workspace that is neither the current folder nor contains the store.
     pub(crate) fn check_workspace(
         &self,
         past: &SessionHistory,
@@ -88,11 +88,11 @@ impl SessionLookup {
         Ok(is_exposed)
     }
 
-    /// Returns the session that a name means.
+    /// Returns the session with this name.
     ///
     /// # Errors
     ///
-    /// Fails when it means none, or several.
+    /// Fails if no session matches, or several do.
     pub(crate) fn find(&self, name: &str) -> Result<SessionId, CliError> {
         if name == LAST && self.store.list()?.is_empty() {
             return Err(CliError::usage("no session is stored").hint(BEGIN_HINT));
@@ -112,11 +112,11 @@ impl SessionLookup {
         Err(failure.hint(hint))
     }
 
-    /// Returns the session that a name means, after a note about its folder if that is not the current one.
+    /// Returns the session with this name, and prints a note if its folder is not the current one.
     ///
     /// # Errors
     ///
-    /// Fails when it means none, or several.
+    /// Fails if no session matches, or several do.
     pub(crate) fn find_and_report_folder(&self, name: &str) -> Result<SessionId, CliError> {
         let session = self.find(name)?;
         let past = self.store.load(session).ok();
@@ -126,21 +126,21 @@ impl SessionLookup {
         Ok(session)
     }
 
-    /// Checks that all of a session can be read.
+    /// Checks that a session can be read as a whole.
     ///
     /// # Errors
     ///
-    /// Fails when it is damaged.
+    /// Fails if the session is damaged.
     pub(crate) fn check_whole(&self, session: SessionId) -> Result<(), CliError> {
         let damage = self.store.damage(session)?;
         damage.map_or(Ok(()), |reason| Err(JournalError::Damaged { session, reason }.into()))
     }
 
-    /// Checks that all of a session can be read, or that the user wants what can be, for a command that has `--partial`.
+    /// Checks that a session can be read as a whole, or that the user accepts the intact part with `--partial`.
     ///
     /// # Errors
     ///
-    /// Fails when it is damaged and that is not wanted.
+    /// Fails if the session is damaged and `partial` is false.
     pub(crate) fn check_damage(&self, session: SessionId, partial: bool) -> Result<(), CliError> {
         let Some(reason) = self.store.damage(session)? else { return Ok(()) };
         if !partial {
@@ -153,7 +153,8 @@ impl SessionLookup {
         Ok(())
     }
 
-    /// Returns a note about the folder of a session if it is not the current one. An imported one resumes in this folder.
+    /// Returns a note about the folder of a session if it is not the current one. An imported session resumes in the
+    /// current one.
     pub(crate) fn other_folder_note(&self, past: &SessionHistory) -> Option<String> {
         let root = &past.setup.workspace.root;
         let is_here = *root == self.folder || past.is_imported_setup();

@@ -28,9 +28,10 @@ use super::{logging, output};
 /// The sinks of a run.
 pub(crate) struct Sinks {
     pub(crate) reporter: Reporter,
-    /// How the user is asked.
+    /// The settings of questions to the user.
     pub(crate) prompt: PromptSettings,
-    /// Whether standard output is a terminal; one that is gone does not say so any more.
+    /// Whether standard output is a terminal, determined in advance, because a closed terminal can't be recognized any
+    /// more.
     pub(crate) is_terminal: bool,
 }
 
@@ -38,7 +39,7 @@ pub(crate) struct Sinks {
 ///
 /// # Errors
 ///
-/// Fails when the log file can't be opened, or the system has no threads for writing.
+/// Fails if the log file can't be opened, or the system has no threads for writing.
 pub(crate) fn open_sinks(
     args: &OutputArgs,
     config: &Config,
@@ -105,11 +106,11 @@ pub(crate) fn open_sinks(
     Ok(Sinks { reporter: Reporter::new(outputs), prompt, is_terminal })
 }
 
-/// Opens the table of a batch, where it can be drawn: on a terminal to which no events are written.
+/// Opens the table of a batch, if it can be drawn: on a terminal to which no events are written.
 ///
 /// # Errors
 ///
-/// Fails when the system has no thread for drawing.
+/// Fails if the system has no thread for drawing.
 pub(crate) fn open_batch_table(
     args: &BatchOutputArgs,
     lang: Language,
@@ -132,7 +133,7 @@ pub(crate) fn open_batch_table(
     Ok(Some(table))
 }
 
-/// Returns a function that returns the terminal of the log as it is.
+/// Returns a function that returns the present size and user of the log's terminal.
 fn watch_terminal() -> impl Fn() -> TerminalView + Send {
     let continued = Arc::new(AtomicBool::new(false));
     if let Err(error) = signal_hook::flag::register(SIGCONT, Arc::clone(&continued)) {

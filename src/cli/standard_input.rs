@@ -1,4 +1,4 @@
-//! Reads standard input, at most for a time.
+//! Reading standard input with a time limit.
 
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use rustix::stdio::stdin;
 
 use super::error::CliError;
 
-/// Reads standard input to its end, for the time that what follows may take.
+/// Reads standard input to its end, within the time limit of the work that follows.
 ///
 /// # Errors
 ///
-/// Fails if it is longer than `max_bytes`, has not ended within `timeout`, or can't be read.
+/// Fails if the input is longer than `max_bytes`, has not ended within `timeout`, or can't be read.
 pub(crate) fn read_stdin(max_bytes: u64, timeout: Option<TimeSpan>) -> Result<Vec<u8>, CliError> {
     let deadline = timeout.and_then(|most| Instant::now().checked_add(most.into()));
     let mut bytes = Vec::new();
@@ -31,7 +31,7 @@ pub(crate) fn read_stdin(max_bytes: u64, timeout: Option<TimeSpan>) -> Result<Ve
     }
 }
 
-/// Standard input, each read of which fails after the deadline.
+/// Standard input. Each read fails after the deadline.
 struct StdinReader {
     deadline: Option<Instant>,
 }
@@ -42,7 +42,7 @@ impl Read for StdinReader {
             let left = deadline.saturating_duration_since(Instant::now());
             let ready = match left {
                 Duration::ZERO => 0,
-                // A time that the system can't wait for is longer than any run.
+                // A time too long for the system to wait is longer than any run.
                 left => poll(
                     &mut [PollFd::new(&stdin(), PollFlags::IN)],
                     Timespec::try_from(left).ok().as_ref(),

@@ -1,4 +1,4 @@
-//! Runs a task, and reports its result.
+//! Running a task, and reporting its result.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,20 +32,20 @@ use super::output;
 use super::sinks::{self, Sinks};
 use super::worktree_run::{self, WorktreeRun};
 
-/// In what way a task is run.
+/// The mode of running a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunMode {
-    /// At once.
+    /// The task is run at once.
     Direct,
-    /// By a plan.
+    /// A plan is made first.
     PlanFirst,
 }
 
-/// A task that is run.
+/// A task to run.
 pub(crate) struct TaskRun<'a> {
     pub(crate) request: RunRequest,
     pub(crate) mode: RunMode,
-    /// The evaluations of earlier answers of its session, whose costs are part of its own.
+    /// The evaluations of the session's earlier answers, whose costs are part of the session's costs.
     pub(crate) evaluations: &'a [SessionHistory],
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct TaskRun<'a> {
 ///
 /// # Errors
 ///
-/// Fails when it could not begin, and when its result could not be written.
+/// Fails if the run could not begin, or its result could not be written.
 pub(crate) fn run(
     setup: &RunSetup,
     task: TaskRun<'_>,
@@ -93,7 +93,7 @@ pub(crate) fn run(
         return Err(CliError::failed("the run left no result"));
     };
     if let (Some(evaluation), Some(_)) = (&done.evaluation, done.stop_reason_override) {
-        // A model wrote the issues; quoted, they are harmless for a terminal.
+        // The issues were written by a model; quoting makes them harmless for a terminal.
         let issues = &evaluation.issues;
         match evaluation.completed {
             true => log::warn!(
@@ -122,11 +122,11 @@ pub(crate) fn run(
     report_result(setup, args, plan.as_ref(), &report, (&show, is_terminal), timeout)
 }
 
-/// Checks that the outputs of a run can be written, before money is spent. Returns the report that was requested.
+/// Checks that the outputs of a run can be written, before money is spent. Returns the requested report.
 ///
 /// # Errors
 ///
-/// Fails if one can't be written.
+/// Fails if an output can't be written.
 pub(crate) fn plan_outputs(
     setup: &RunSetup,
     args: &OutputArgs,
@@ -137,7 +137,7 @@ pub(crate) fn plan_outputs(
     ReportPlan::from_args(args, &setup.env)
 }
 
-/// Writes the result of a run, or of several, wherever it is to go. Returns the exit code.
+/// Writes the result of one or several runs to all requested outputs. Returns the exit code.
 ///
 /// # Errors
 ///
@@ -152,7 +152,7 @@ pub(crate) fn report_result(
 ) -> Result<u8, CliError> {
     let result = report.result.clone();
     let saved = write_files(args, plan, report, setup);
-    // There is one document, and it has the exit code of the process.
+    // There is only one result document, and it must have the exit code of the process.
     let unsaved = saved.err().map(|error| CliError::failed(error).with_result(result.clone()));
     let result = unsaved.as_ref().map_or(result, CliError::to_result);
     let timeout = timeout.map(|left| left + OUTPUT_OVERTIME);
@@ -192,10 +192,10 @@ fn unwritten_result_hints(result: &RunResult) -> Vec<String> {
 /// The exit code of a run whose result could not be written.
 const FAILED_EXIT_CODE: u8 = 1;
 
-/// How much longer than the deadline of the run the output may take.
+/// The time that the output gets beyond the deadline of the run.
 const OUTPUT_OVERTIME: Duration = Duration::from_millis(500);
 
-/// Writes to a reader that may have stalled, and waits only for a while.
+/// Runs an output to a reader that may have stalled, and waits at most [`OUTPUT_OVERTIME`] for it.
 pub(crate) fn run_with_timeout(say: impl FnOnce() + Send + 'static) {
     let (sender, receiver) = mpsc::channel();
     let saying = thread::Builder::new().name("say".to_owned()).spawn(move || {
@@ -207,11 +207,11 @@ pub(crate) fn run_with_timeout(say: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Runs the task, and its plan or evaluation.
+/// Runs the task, with its plan or evaluation.
 ///
 /// # Errors
 ///
-/// Fails when it could not begin.
+/// Fails if the run could not begin.
 pub(crate) fn run_workflow(
     setup: &RunSetup,
     request: RunRequest,
@@ -229,18 +229,19 @@ pub(crate) fn run_workflow(
     Ok(evaluate(setup, &task, runs, &retry, io))
 }
 
-/// Returns whether the session can be resumed. Only a failure of the store leaves that open.
+/// Returns whether the session can be resumed. Only after a failure of the store is this uncertain, and the session is
+/// read.
 fn is_resumable(store: &SessionStore, result: &RunResult, session: SessionId) -> bool {
     let is_kept =
         |(_, end): (SessionHistory, JournalEnd)| !matches!(end.kind, JournalEndKind::ReadOnly(_));
     result.stop_reason != Some(StopReason::StoreError) || store.load(session).is_ok_and(is_kept)
 }
 
-/// Returns the command that resumes a session whose run ended early. Money and tokens are totals of the session, so a
-/// run that has used them up needs more; steps and time start again.
+/// Returns the command that resumes a session whose run ended early. The limits of money and tokens are totals of the
+/// session, so a run that has used them up needs higher ones; the limits of steps and time start again.
 fn resume_command(result: &RunResult, config: &Config) -> Option<String> {
     let mut command = format!("architect resume {}", result.session_id.as_deref()?);
-    // The store is found without it only where every command looks.
+    // Without `--set`, commands find the store only by its default, the user's configuration or a variable.
     let rank = config.origin("sessions.dir").rank;
     if let Some(dir) = &config.settings.sessions.dir
         && !matches!(rank, LayerRank::Default | LayerRank::User | LayerRank::Variable)
@@ -253,7 +254,7 @@ fn resume_command(result: &RunResult, config: &Config) -> Option<String> {
         // A budget that did not cover a call of the agent would not cover one after `resume` either.
         let is_enough = match result.cost {
             Some(_) => result.costs.by_source.contains_key(&CostSource::Agent),
-            // At least one of them was not a closing call.
+            // Of several calls, at least one was not for the final summary.
             None => result.llm_calls > 1,
         };
         if let Some(budget) = limits.budget_usd {
@@ -267,7 +268,7 @@ fn resume_command(result: &RunResult, config: &Config) -> Option<String> {
             command.push_str(&format!(" --max-tokens {total}"));
         }
     }
-    // A limit of zero begins again as zero.
+    // A limit of zero would be zero again.
     let zeros = [
         (limits.max_steps == 0, " --max-steps N"),
         (limits.timeout == Some(TimeSpan::ZERO), " --timeout SECONDS"),
@@ -277,7 +278,7 @@ fn resume_command(result: &RunResult, config: &Config) -> Option<String> {
     Some(command)
 }
 
-/// Returns the file for the answer; `None` also for `-`, standard output, which has the answer.
+/// Returns the file for the answer; `None` for `-`, since standard output has the answer anyway.
 fn output_file(args: &OutputArgs) -> Option<&Path> {
     args.output_file.as_deref().filter(|path| !is_dash(path))
 }
@@ -317,17 +318,17 @@ fn write_files(
     Ok(())
 }
 
-/// The report that was requested.
+/// The requested report.
 pub(crate) struct ReportPlan {
     format: ReportFormat,
     path: Option<PathBuf>,
-    /// Whether it is appended to what other steps of a job on GitHub have written into its summary.
+    /// Whether the report is appended to the summary of a GitHub job, after the output of other steps.
     is_step_summary: bool,
 }
 
 impl ReportPlan {
-    /// Returns the report that the options request. It goes to the given file, or to the summary of the step if it is
-    /// made for that.
+    /// Returns the report that the options request. Its path is the given file, or for the GitHub format the summary of
+    /// the step.
     pub(crate) fn from_args(
         args: &OutputArgs,
         world: &ProcessEnv,
@@ -353,7 +354,7 @@ impl ReportPlan {
     }
 }
 
-/// Checks that a file can be written, as far as that can be determined before.
+/// Checks that a file can be written, as far as that is known in advance.
 fn check_writable(workspace: &Path, path: &Path) -> Result<(), CliError> {
     if is_dash(path) {
         return Err(CliError::usage("standard output has the answer, and no report")
@@ -372,11 +373,11 @@ fn check_writable(workspace: &Path, path: &Path) -> Result<(), CliError> {
     }
     match path.symlink_metadata() {
         Ok(_) if path.is_dir() => return Err(failed("it is a folder".to_owned())),
-        // Only writing it shows: it may be a link, a device, or the standard output.
+        // Only a write shows that: it may be a link, a device, or standard output.
         Ok(_) => return Ok(()),
         Err(_) => {}
     }
-    // The folders that are missing are made.
+    // Missing folders are created later.
     let folder = path.ancestors().skip(1).find(|folder| folder.symlink_metadata().is_ok());
     let Some(folder) = folder else { return Ok(()) };
     if !folder.is_dir() {

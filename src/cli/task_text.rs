@@ -1,4 +1,4 @@
-//! Reads the task: from an argument, a file, or standard input on request.
+//! Reading the task: from an argument, a file, or standard input on request.
 
 use std::fs;
 use std::io::{self, IsTerminal, Read};
@@ -11,11 +11,11 @@ use super::args::ImageArgs;
 use super::error::CliError;
 use super::standard_input::read_stdin;
 
-/// The largest task, in bytes.
+/// The maximum size of a task, in bytes.
 const MAX_TASK_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Returns the task. With a prompt, standard input is read only on request: waiting for the end of an input that never
-/// ends is the most common way for a headless program to hang. It is awaited no longer than the time limit of the run.
+/// Returns the task. With a prompt, standard input is read only on request, because waiting for an input that never
+/// ends is the most common way for a headless program to hang. The wait is limited by the time limit of the run.
 pub(crate) fn read_task(
     prompt: Option<&str>,
     append_stdin: bool,
@@ -58,7 +58,7 @@ pub(crate) fn read_images(args: &ImageArgs) -> Result<Vec<ImageSource>, CliError
     args.files.iter().map(read).collect()
 }
 
-/// Returns a message for a session, given like a task.
+/// Returns a message for a session, given in the same forms as a task.
 pub(crate) fn read_message(message: &str) -> Result<String, CliError> {
     let text = read_argument(message, None)?;
     if text.trim().is_empty() {
@@ -67,7 +67,7 @@ pub(crate) fn read_message(message: &str) -> Result<String, CliError> {
     Ok(text)
 }
 
-/// Returns the text that an argument stands for.
+/// Returns the text of an argument: the argument itself, or the content of a file or standard input.
 fn read_argument(argument: &str, timeout: Option<TimeSpan>) -> Result<String, CliError> {
     match (argument, argument.strip_prefix('@')) {
         ("-", _) => read_stdin_text(timeout),
@@ -88,7 +88,7 @@ fn read_file(path: &str) -> Result<String, CliError> {
         CliError::usage(format!("could not read the task from {path}: {error}"))
             .hint("a task that begins with @ names a file")
     };
-    // A FIFO or a device could block for ever, or never end.
+    // A FIFO or a device could block forever, or never end.
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(CliError::usage(format!("{path} is not a regular file")));
     }
@@ -102,7 +102,7 @@ fn read_file(path: &str) -> Result<String, CliError> {
 }
 
 fn decode_text(mut bytes: Vec<u8>, name: &str) -> Result<String, CliError> {
-    // Some editors write a byte order mark before a text.
+    // Some editors write a byte order mark at the beginning.
     if bytes.starts_with(b"\xef\xbb\xbf") {
         bytes.drain(..3);
     }
@@ -111,7 +111,7 @@ fn decode_text(mut bytes: Vec<u8>, name: &str) -> Result<String, CliError> {
         Err(error) if error.as_bytes().contains(&0) => {
             Err(CliError::usage(format!("{name} is not text")))
         }
-        // A diff may well have a line in another encoding.
+        // A diff may contain lines in another encoding.
         Err(error) => {
             log::warn!("{name} is not valid UTF-8; invalid parts were replaced by \u{fffd}");
             Ok(String::from_utf8_lossy(error.as_bytes()).into_owned())

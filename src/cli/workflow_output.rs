@@ -1,4 +1,4 @@
-//! Runs a loop or a pipeline, shows it, and reports its result.
+//! Running a loop or a pipeline, with its output and the report of its result.
 
 use std::fs;
 use std::io::{self, Write};
@@ -45,7 +45,7 @@ pub(crate) struct WorkflowFolder {
     definition: String,
 }
 
-/// A workflow that is checked, and about to run.
+/// A checked workflow that is about to run.
 pub(crate) struct StartedWorkflow<'a> {
     /// `loop` or `pipeline`.
     pub(crate) kind: &'static str,
@@ -53,7 +53,7 @@ pub(crate) struct StartedWorkflow<'a> {
     pub(crate) workflow: &'a Workflow,
     pub(crate) setups: Vec<StepSetup>,
     pub(crate) limits: WorkflowLimits,
-    /// The maximum number of iterations, where an option names it.
+    /// The maximum number of iterations, if an option sets it.
     pub(crate) iterations: Option<u32>,
     pub(crate) worktree: Option<&'a WorktreeRun>,
     pub(crate) output: &'a OutputArgs,
@@ -68,7 +68,7 @@ pub(crate) struct OpenWorkflow {
 }
 
 impl WorkflowFolder {
-    /// Returns the folder of a workflow: the one that the user names, or one with the name of what defines it.
+    /// Returns the folder of a workflow: the given one, or a folder named by the title and the definition.
     pub(crate) fn new(
         kind: &str,
         title: &str,
@@ -85,7 +85,7 @@ impl WorkflowFolder {
         Self { path, definition }
     }
 
-    /// Returns the digits that stand for the definition in names.
+    /// Returns the digits of the definition's hash for names.
     pub(crate) fn hash(&self) -> &str {
         &self.definition[..HASH_DIGITS]
     }
@@ -94,7 +94,8 @@ impl WorkflowFolder {
     ///
     /// # Errors
     ///
-    /// Fails if another process runs the workflow, the folder is that of another one, or can't be written.
+    /// Fails if another process runs the workflow, if the folder belongs to another workflow, or if it can't be
+    /// written.
     pub(crate) fn open(
         &self,
         program: &Program,
@@ -102,11 +103,11 @@ impl WorkflowFolder {
         world: &ProcessEnv,
     ) -> Result<OpenWorkflow, CliError> {
         check_origin(&self.path, world)?;
-        // First, since a folder for sessions has nothing else when it is made.
+        // The store is opened first, because it expects a new folder to be empty.
         let store = SessionStore::open(&self.path, durability)?;
-        // It is no part of a project that it is in.
+        // The folder is not part of a project that contains it.
         let ignore = self.path.join(".gitignore");
-        // Through no link, which a command may have made.
+        // The file is not created through a link, which a command may have made.
         let new = fs::File::create_new(&ignore).and_then(|mut file| file.write_all(b"*\n"));
         new.or_else(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => Ok(()),
@@ -118,14 +119,14 @@ impl WorkflowFolder {
     }
 }
 
-/// Returns what options define of a workflow: all but its limits, which may change when it continues.
+/// Returns the options that define a workflow: all except its limits, which may change when it continues.
 pub(crate) fn defining_settings(settings: &SettingsArgs, workspace: PathBuf) -> Value {
     let mut common = common_options(settings, workspace, DEFAULT_AGENT);
     common.sets.retain(|set| !BATCH_LIMITS.contains(&set_key(set)));
     json!([common.workspace, common.agent, common.sets, common.others])
 }
 
-/// Returns the limits of a workflow. Its time begins now.
+/// Returns the limits of a workflow, with the time limit counted from now.
 pub(crate) fn workflow_limits(config: &Config) -> WorkflowLimits {
     let limits = &config.settings.limits;
     WorkflowLimits {
@@ -134,7 +135,7 @@ pub(crate) fn workflow_limits(config: &Config) -> WorkflowLimits {
     }
 }
 
-/// The digits of the hash in the name of a folder.
+/// The number of digits of the hash in the name of a folder.
 const HASH_DIGITS: usize = 8;
 
 impl StartedWorkflow<'_> {
@@ -142,7 +143,7 @@ impl StartedWorkflow<'_> {
     ///
     /// # Errors
     ///
-    /// Fails when a session or an undo could not begin, and when an output could not be written.
+    /// Fails if a session or an undo could not begin, or if an output could not be written.
     pub(crate) fn run(self, open: OpenWorkflow) -> Result<u8, CliError> {
         let begun = Instant::now();
         let OpenWorkflow { store, mut journal, program, events } = open;
@@ -169,7 +170,7 @@ impl StartedWorkflow<'_> {
         let runs_commands =
             |step: &StepDefinition| !step.checks.is_empty() || step.metric.is_some();
         if self.workflow.steps.iter().any(runs_commands) {
-            // A check that can't be run is not one that fails.
+            // A check that can't be run is different from a check that fails.
             setup.sandbox.checks.enforcement().map_err(AppError::from)?;
         }
         let may_ask = self.output.format.asked().is_none();
@@ -221,7 +222,7 @@ impl StartedWorkflow<'_> {
             progress.item_counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
         counted.extend_from_slice(&results);
         let earlier = earlier_results(&store, &history, &info, &counted)?;
-        // The last one speaks.
+        // The last result provides the answer.
         counted.splice(0..0, earlier);
         let joined = RunResult::join(&counted, counted.len().saturating_sub(1));
         let joined = joined.unwrap_or_else(|| RunResult::not_started(""));
@@ -240,8 +241,8 @@ impl StartedWorkflow<'_> {
         )
     }
 
-    /// Returns the result of all iterations, and shows how the workflow ended. The joined result counts all sessions; the
-    /// results are those of this process.
+    /// Returns the result of all iterations, and shows the end of the workflow. The joined result counts all sessions;
+    /// the other results are those of this process.
     fn result(
         &self,
         outcome: WorkflowOutcome,
@@ -253,7 +254,7 @@ impl StartedWorkflow<'_> {
         let reason = self.stop_reason(outcome, history);
         let newest = history.iterations.last();
         let report = newest.and_then(|it| it.report.as_ref());
-        // A session under way is in the results of this process alone.
+        // The cost of an unfinished session is only in the results of this process.
         let own = match newest {
             Some(it) if it.report.is_some() => None,
             Some(it) if self.has_batch(it) => {
@@ -333,7 +334,7 @@ impl StartedWorkflow<'_> {
         }
     }
 
-    /// Returns what is known of the workflow, for the result.
+    /// Returns the description of the workflow for the result document.
     fn document(&self, outcome: WorkflowOutcome, history: &WorkflowHistory) -> Value {
         let is_priced = |index: usize| {
             self.setups.get(index).is_some_and(|it| it.setup.model.limits.price.is_some())
@@ -351,7 +352,7 @@ impl StartedWorkflow<'_> {
         })
     }
 
-    /// Returns whether the items of an iteration are done at the same time. It has no session of its own then.
+    /// Returns whether the items of an iteration run in parallel. Such an iteration has no session of its own.
     fn has_batch(&self, iteration: &IterationRecord) -> bool {
         self.workflow.steps.get(iteration.step).is_some_and(|step| step.parallel.is_some())
     }
@@ -396,18 +397,18 @@ fn end_name(outcome: WorkflowOutcome) -> &'static str {
     }
 }
 
-/// Prints a line for what happens.
+/// Prints a line for each event.
 struct WorkflowProgress {
     lang: Language,
     is_quiet: bool,
     has_steps: bool,
-    /// What the newest items that are done at the same time have cost, in micro-dollars.
+    /// The cost of the newest parallel items, in micro-dollars.
     unfinished_cost: AtomicU64,
-    /// What the items have counted that were done at the same time.
+    /// The results of parallel items, for the totals.
     item_counts: Mutex<Vec<RunResult>>,
 }
 
-/// The longest part of an output or a command in a line, in characters.
+/// The maximum length of an output or a command in a line, in characters.
 const MAX_LINE_CHARS: usize = 200;
 
 impl WorkflowProgress {
@@ -417,7 +418,7 @@ impl WorkflowProgress {
         }
     }
 
-    /// Returns how the workflow ended, in a sentence.
+    /// Returns a sentence about the end of the workflow.
     fn end(&self, outcome: WorkflowOutcome, history: &WorkflowHistory, kind: &str) -> String {
         let again = self.lang.pick(["the same command continues", "la misma orden continúa"]);
         match outcome {
@@ -461,7 +462,7 @@ impl WorkflowProgress {
     }
 }
 
-/// Returns how a workflow ended, in English and Spanish.
+/// Returns the description of a workflow's end, in English and Spanish.
 fn end_texts(end: WorkflowEnd, is_loop: bool, history: &WorkflowHistory) -> [String; 2] {
     let is_new = history.iterations.is_empty();
     let texts = match end {

@@ -1,4 +1,4 @@
-//! The isolated worktree of a run: made before it, reported and left or removed after it.
+//! The isolated worktree of a run: created before the run, reported and kept or removed after it.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,18 +19,19 @@ use rustix::fs::OFlags;
 
 use super::error::CliError;
 
-/// The worktree of a run. When it is dropped, after everything that runs in it, an unchanged one is removed.
+/// The worktree of a run. An unchanged worktree is removed when this value is dropped, which must be after everything
+/// that runs in it.
 pub(crate) struct WorktreeRun {
     worktrees: Worktrees,
     worktree: Option<Worktree>,
 }
 
-/// Finishes what killed runs have left.
+/// Cleans up after killed runs.
 pub(crate) fn sweep(env: &ProcessEnv) {
     sweep_except(env, None);
 }
 
-/// Finishes what killed runs have left, besides what a batch in this folder continues.
+/// Cleans up after killed runs, except worktrees that a batch in this folder continues.
 pub(crate) fn sweep_except(env: &ProcessEnv, batches: Option<&Path>) {
     if let Some(state) = env.folders().state {
         sweep_caches(&state.join("caches"));
@@ -42,11 +43,11 @@ pub(crate) fn sweep_except(env: &ProcessEnv, batches: Option<&Path>) {
 }
 
 impl WorktreeRun {
-    /// Makes a worktree of the workspace of a configuration, and lets the configuration work there.
+    /// Creates a worktree of a configuration's workspace, and makes it the workspace of the configuration.
     ///
     /// # Errors
     ///
-    /// Fails if the workspace can't have one.
+    /// Fails if the workspace can't have a worktree.
     pub(crate) fn create(
         config: &mut Config,
         env: &ProcessEnv,
@@ -62,11 +63,11 @@ impl WorktreeRun {
         Ok(Self::new(worktrees, worktree, config))
     }
 
-    /// Opens the worktree of a stored session, whose workspace this is; `None` if it is no worktree.
+    /// Opens the worktree of a stored session with this workspace; `None` if the workspace is not a worktree.
     ///
     /// # Errors
     ///
-    /// Fails if it is gone or in use.
+    /// Fails if the worktree is removed or in use.
     pub(crate) fn reopen(
         session: SessionId,
         workspace: &Path,
@@ -86,11 +87,12 @@ impl WorktreeRun {
         Ok(worktree.map(|worktree| Self { worktrees, worktree: Some(worktree) }))
     }
 
-    /// Opens the worktree that a workflow has made before, or makes it. The marker file says whether it has.
+    /// Opens the worktree that a workflow has created before, or creates it. The marker file exists if it was created
+    /// before.
     ///
     /// # Errors
     ///
-    /// Fails if the workspace can't have one, another run has one of that name, or it is in use.
+    /// Fails if the workspace can't have a worktree, if another run has one with that name, or if it is in use.
     pub(crate) fn open_or_create(
         config: &mut Config,
         env: &ProcessEnv,
@@ -102,7 +104,7 @@ impl WorktreeRun {
         let is_own = marker.exists();
         match worktrees.open(&workspace, name) {
             Ok(worktree) if is_own => return Ok(Self::new(worktrees, worktree, config)),
-            // Making it fails, with the reason.
+            // Creating the worktree fails with the reason.
             Ok(_) | Err(WorktreeError::Unknown(_) | WorktreeError::Removed { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -127,19 +129,19 @@ impl WorktreeRun {
         run
     }
 
-    /// Lets a configuration work in it. Everything else stays as the user's workspace has it: settings and trust.
+    /// Makes the worktree the workspace of a configuration. Settings and trust stay those of the user's workspace.
     pub(crate) fn enter(&self, config: &mut Config) {
         if let Some(worktree) = &self.worktree {
             config.workspace = worktree.workspace();
         }
     }
 
-    /// Returns the workspace that it was made from.
+    /// Returns the workspace from which the worktree was created.
     pub(crate) fn origin(&self) -> Option<&Path> {
         self.worktree.as_ref().map(Worktree::origin)
     }
 
-    /// Stores which session works in it.
+    /// Stores the session that works in the worktree.
     ///
     /// # Errors
     ///
@@ -151,7 +153,7 @@ impl WorktreeRun {
         }
     }
 
-    /// Lets it stay for a session that works in it later.
+    /// Keeps the worktree for a session that works in it later.
     ///
     /// # Errors
     ///
@@ -163,7 +165,7 @@ impl WorktreeRun {
         }
     }
 
-    /// Returns the identity of the workspace in it.
+    /// Returns the identity of the worktree as a workspace.
     pub(crate) fn identity(&self) -> Option<Result<WorkspaceIdentity, JournalError>> {
         let worktree = self.worktree.as_ref()?;
         let origin = Some(worktree.origin().to_owned());
@@ -171,19 +173,19 @@ impl WorktreeRun {
         Some(found.map(|identity| WorkspaceIdentity { origin, ..identity }))
     }
 
-    /// Returns its name.
+    /// Returns the name of the worktree.
     pub(crate) fn name(&self) -> &str {
         self.worktree.as_ref().map_or("", Worktree::name)
     }
 
-    /// Returns what is in it, for the result of the run.
+    /// Returns the description of the worktree, for the result of the run.
     pub(crate) fn result(&self) -> Option<WorktreeResult> {
         let worktree = self.worktree.as_ref()?;
         Some(worktree_result(worktree))
     }
 }
 
-/// Warns if the commands of a run are not confined, so that a worktree is no limit for them.
+/// Warns if the commands of a run are not confined and can write outside the worktree.
 ///
 /// # Errors
 ///
@@ -243,7 +245,7 @@ impl From<WorktreeError> for CliError {
             WorktreeError::HasWork { .. } => &["--force removes it, with its branch"],
             _ => &[],
         };
-        // A merge with conflicts, and work that would be lost, are no mistakes of the command line.
+        // A merge with conflicts, and work that would be lost, are not mistakes in the command line.
         let failure = match &error {
             WorktreeError::Conflicts { .. } | WorktreeError::HasWork { .. } => Self::failed(&error),
             _ if error.is_user_error() => Self::usage(&error),

@@ -29,13 +29,13 @@ pub struct AgentDefinition {
     pub description: String,
     /// The system prompt.
     pub system_prompt: Arc<str>,
-    /// The tools that it may use; `*` in a name matches anything.
+    /// The tools that the agent may use; `*` in a name matches any text.
     pub allowed_tools: Vec<String>,
-    /// When the user is asked before a tool call runs.
+    /// The tool calls that need the user's confirmation.
     pub confirm_mode: ConfirmMode,
-    /// Where it works when it is dispatched.
+    /// The working folder of the agent when it is dispatched.
     pub isolation: Isolation,
-    /// The most replies whose tool calls run.
+    /// The maximum number of replies whose tool calls run.
     pub max_steps: u32,
 }
 
@@ -50,10 +50,10 @@ const BUILT_IN: [(&str, &str); 4] = [
     ("review.md", include_str!("agents/review.md")),
 ];
 
-/// What the names of tools of MCP servers begin with.
+/// The prefix in the names of the tools of MCP servers.
 const SERVER_TOOLS: &str = "mcp_";
 
-/// The most agent files read from a folder.
+/// The maximum number of agent files read from a folder.
 const MAX_AGENT_FILES: usize = 200;
 
 /// Returns the layer of the built-in agents.
@@ -61,7 +61,7 @@ pub(super) fn built_in_layer() -> ConfigTable {
     let mut agents = ConfigTable::new();
     for (path, text) in BUILT_IN {
         let document = ConfigDocument::new(path.into(), text);
-        // A test reads them all, so there is nothing to report here.
+        // A test reads all of these files, so there is nothing to report here.
         let mut report = ReadReport::default();
         add_agent(&mut agents, &document, &|_| ValueOrigin::DEFAULT, &mut report);
     }
@@ -182,7 +182,7 @@ fn split_front_matter(text: &str) -> (Vec<(usize, &str)>, &str) {
         front.push((offset, line.trim_end()));
         offset += line.len();
     }
-    // Without a closing line all of it is front matter, and the lines of the prompt are reported as invalid.
+    // Without a closing line, everything is front matter, and the lines of the prompt are reported as invalid.
     (front, "")
 }
 
@@ -196,7 +196,8 @@ fn unquote(text: &str) -> &str {
     inside('"').or_else(|| inside('\'')).unwrap_or(text)
 }
 
-/// Returns the key whose value one of an agent has if it is not set, for those that an untrusted project can change.
+/// Returns the key from which an agent's key takes its value while it is not set. Covers only keys that an untrusted
+/// project can change.
 pub(super) fn inherited_key(path: &str) -> Option<String> {
     let (_, key) = path.strip_prefix("agents.")?.split_once('.')?;
     match key {
@@ -225,7 +226,7 @@ impl AgentDefinition {
         self
     }
 
-    /// Returns an agent; `first` has the defaults.
+    /// Returns an agent; `first` supplies the defaults.
     pub(super) fn new(
         name: ConfigName,
         own: &AgentConfig,

@@ -14,7 +14,7 @@ use super::origin::ConfigDocument;
 /// The size above which a configuration file is rejected.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Why a file could not be read.
+/// An error in reading a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigFileError {
     /// The file does not exist.
@@ -43,12 +43,12 @@ pub enum ConfigFileError {
     OtherOwner(PathBuf, u32),
 }
 
-/// Who writes a file, which decides how far it is relied on.
+/// The owner of a file, which determines how far the file is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FileOwner {
-    /// The user: the file has to belong to the user of this process, or to root.
+    /// The user: the file must belong to the user of this process, or to root.
     User,
-    /// Any user whose file the user of this process names. Not every user may be able to write it.
+    /// Any user, because the user of this process names the file. A file that every user can write is rejected.
     Named,
     /// Anyone who can write to the project.
     Project,
@@ -60,7 +60,7 @@ pub(super) fn read_file(
     owner: FileOwner,
 ) -> Result<Option<Arc<ConfigDocument>>, ConfigFileError> {
     let failed = |error: io::Error| ConfigFileError::Io(path.to_owned(), error.to_string());
-    // Opening a pipe does not wait for its other end.
+    // With these flags, opening a pipe does not wait for its other end.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
     let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path);
     let file = match file.map_err(|error| (error.kind(), error)) {
@@ -77,7 +77,7 @@ pub(super) fn read_file(
     }
     check_owner(path, owner, data.mode(), data.uid())?;
     let mut bytes = Vec::new();
-    // One more byte detects a file that is too large, also one that grows meanwhile.
+    // Reading one more byte detects a file that is too large, even if it grows meanwhile.
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(ConfigFileError::TooLarge(path.to_owned()));

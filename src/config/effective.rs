@@ -26,7 +26,7 @@ impl ReadReport {
         self.problems.push(ConfigProblem { origin, kind });
     }
 
-    /// Adds the problem that a key can't have this value.
+    /// Adds the problem that the value of a key is invalid.
     pub(super) fn invalid(&mut self, node: &ConfigNode, key: &str, expected: &str) {
         let what = format!("`{key}` must be {expected}, found {}", node.value.describe(key));
         self.problem(node.origin.clone(), ProblemKind::Other(what));
@@ -38,12 +38,12 @@ impl ReadReport {
     }
 }
 
-/// A key with its effective value, and where it comes from.
+/// A key with its effective value and the origin of the value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EffectiveValue {
     /// The key.
     pub key: String,
-    /// Where the value comes from.
+    /// The origin of the value.
     pub origin: ValueOrigin,
     pub(super) value: Option<ConfigValue>,
 }
@@ -66,7 +66,7 @@ impl EffectiveValue {
     }
 }
 
-/// Returns an address without what may be secrets in its path and its parameters.
+/// Returns an address with the parts of its path and parameters masked that may be secrets.
 fn mask_address_parts(text: &str) -> String {
     let masked = mask_address(text);
     let Some((scheme, rest)) = masked.split_once("://") else { return masked };
@@ -90,7 +90,7 @@ struct ArgumentMask {
 }
 
 impl ArgumentMask {
-    /// Returns a word without what may be a secret, by its form or by the option that it belongs to.
+    /// Returns a word, masked if its form or the option before it suggests a secret.
     fn mask(&mut self, text: &str) -> String {
         let is_named = std::mem::take(&mut self.is_value);
         let masked = match text.split_once('=') {
@@ -105,7 +105,7 @@ impl ArgumentMask {
     }
 }
 
-/// Returns arguments of a program without those that may be secrets.
+/// Returns the arguments of a program, with possible secrets masked.
 fn mask_arguments(items: &[ConfigNode]) -> Vec<ConfigNode> {
     let mut arguments = ArgumentMask::default();
     let mask = |item: &ConfigNode| {
@@ -115,7 +115,7 @@ fn mask_arguments(items: &[ConfigNode]) -> Vec<ConfigNode> {
     items.iter().map(mask).collect()
 }
 
-/// Returns a command line without the words that may be secrets. White space stays as it is.
+/// Returns a command line with possible secrets masked. White space stays as it is.
 pub(crate) fn mask_command(line: &str) -> String {
     let mut arguments = ArgumentMask::default();
     let parts = line.split_inclusive(char::is_whitespace);
@@ -129,7 +129,7 @@ pub(crate) fn mask_command(line: &str) -> String {
     parts.map(mask).collect()
 }
 
-/// The folders that relative paths are relative to.
+/// The base folders of relative paths.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RelativePathBase {
     /// The folder for variables and options.

@@ -9,7 +9,7 @@ pub struct Folders {
     pub home: Option<PathBuf>,
     /// The folder for configuration.
     pub config: Option<PathBuf>,
-    /// The folder for what commands must not write: sessions, trusted folders, indexes of workspaces.
+    /// The folder for files that commands must not write: sessions, trusted folders, indexes of workspaces.
     pub state: Option<PathBuf>,
 }
 

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::key_spec::{KeySpec, ValueType};
 use super::settings::description;
 
-/// Returns a JSON Schema that a configuration file satisfies, for editors that complete and check TOML.
+/// Returns the JSON Schema of configuration files, for editors that complete and check TOML.
 ///
-/// `providers` are the names of the providers of models, for a description.
+/// `providers` are the names of the model providers, for a description.
 pub fn schema(providers: &str) -> Value {
     let mut root = object();
     for (table, doc) in &description().tables {
@@ -32,7 +32,7 @@ fn object() -> Value {
     json!({ "type": "object", "properties": {}, "additionalProperties": false })
 }
 
-/// Returns the schema of a table, made if it is not there yet.
+/// Returns the schema of a table; creates it if it is missing.
 fn place<'a>(root: &'a mut Value, table: &str) -> &'a mut Value {
     let mut place = root;
     for part in table.split('.').filter(|part| !part.is_empty()) {

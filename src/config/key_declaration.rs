@@ -41,7 +41,7 @@ macro_rules! section {
 }
 pub(super) use section;
 
-/// A key with values of type `T`; `K` says what kind of key it is, and what holds when it is not set.
+/// A key with values of type `T`; `K` is the kind of key, which determines what an unset key yields.
 pub(super) struct Key<T, K> {
     kind: K,
     spec: KeySpec,
@@ -57,7 +57,7 @@ pub(super) struct Optional;
 pub(super) struct Required;
 /// A table whose names are free.
 pub(super) struct Pairs;
-/// A list of tables with names, each of which is read by this function; the layers add up.
+/// A list of named tables, each read by this function; the lists of all layers are concatenated.
 pub(super) struct Tables<F>(F);
 
 /// Declares a key with a default.
@@ -90,7 +90,7 @@ where
     Key::new(Tables(read), ValueType::Tables(Vec::new()))
 }
 
-/// Declares a field that is no key: it has this value.
+/// Declares a field that is not a key and has this value.
 pub(super) fn given<T>(value: T) -> impl FnOnce(&'static str, &str, &mut SettingsReader<'_>) -> T {
     move |_, _, _| value
 }
@@ -124,7 +124,7 @@ impl<T, K> Key<T, K> {
         self
     }
 
-    /// Lets the items of all layers add up.
+    /// Concatenates the lists of all layers.
     pub(super) fn append(mut self) -> Self {
         self.spec.merge = MergeStrategy::Append;
         self
@@ -142,7 +142,7 @@ impl<T, K> Key<T, K> {
         self
     }
 
-    /// Gives the template a value to show, as TOML.
+    /// Sets the example value in the template, as TOML.
     pub(super) fn example(mut self, example: &'static str) -> Self {
         self.spec.example = Some(example);
         self
@@ -173,7 +173,7 @@ impl<T: SettingValue> Field for Key<T, Optional> {
     }
 }
 
-/// A missing value is a problem, with which no configuration is used; until then an empty one stands for it.
+/// A missing value is a problem, and no configuration with problems is used; until then, an empty value stands for it.
 impl<T: SettingValue + Default> Field for Key<T, Required> {
     type Output = T;
 

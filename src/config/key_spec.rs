@@ -4,18 +4,18 @@ use super::settings::description;
 use super::value_tree::ConfigValue;
 use crate::types::nearest;
 
-/// A key, as it is known before any layer is read.
+/// The declaration of a key, known before any layer is read.
 #[derive(Debug, Default)]
 pub struct KeySpec {
-    /// Its path; `*` stands for a name that the user chooses.
+    /// The path; `*` stands for a name that the user chooses.
     pub path: String,
-    /// What it means, with `{providers}` for the names of the providers.
+    /// The description, with `{providers}` for the names of the providers.
     pub(super) doc: String,
-    /// The option of the command line that sets it.
+    /// The option of the command line that sets the key.
     pub option: Option<KeyOption>,
     pub(super) value_type: ValueType,
     pub(super) default: Option<ConfigValue>,
-    /// The least and the most that a number can be.
+    /// The minimum and the maximum of a number.
     pub(super) range: Option<(ConfigValue, ConfigValue)>,
     pub(super) example: Option<&'static str>,
     pub(super) is_required: bool,
@@ -23,7 +23,7 @@ pub struct KeySpec {
     pub(super) untrusted: UntrustedChange,
 }
 
-/// What the values of a key are like.
+/// The type of a key's values.
 #[derive(Debug, Default)]
 pub(super) enum ValueType {
     Bool,
@@ -36,7 +36,7 @@ pub(super) enum ValueType {
     Duration,
     #[default]
     Text,
-    /// One of these words, the strictest first where one is stricter than another.
+    /// One of these words. Words that differ in strictness are sorted, the strictest first.
     Word(Vec<&'static str>),
     List(Box<Self>),
     /// Any value.
@@ -47,19 +47,19 @@ pub(super) enum ValueType {
     Tables(Vec<KeySpec>),
 }
 
-/// How the value of a higher layer goes together with that of a lower one.
+/// The combination of a higher layer's value with that of a lower layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum MergeStrategy {
     /// The higher value replaces the lower one.
     #[default]
     Replace,
-    /// The items of all layers add up.
+    /// The lists of all layers are concatenated.
     Append,
-    /// The named tables of all layers add up; of two with one name, the higher replaces the lower.
+    /// The named tables of all layers are combined; of two with the same name, the higher replaces the lower.
     MergeByName,
 }
 
-/// What an untrusted project may do with a key: tighten it, in the way that fits.
+/// The changes that an untrusted project may make to a key: only those that tighten it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum UntrustedChange {
     /// Nothing: the key names a program, an address, a file or a model, or no value is stricter than another.
@@ -71,7 +71,7 @@ pub(super) enum UntrustedChange {
     Lower,
     /// Set this value.
     Only(bool),
-    /// Set a word that stands further ahead in the list of words.
+    /// Set a word that is earlier in the list of words.
     Stricter,
     /// Add items to the list.
     AddItems,
@@ -88,15 +88,15 @@ pub struct KeyOption {
     pub long: &'static str,
     /// The short name.
     pub short: Option<char>,
-    /// What the option is followed by.
+    /// The value after the option.
     pub value: OptionValue,
-    /// The help, where it is not what the key means.
+    /// The help, if it differs from the description of the key.
     pub help: Option<&'static str>,
     /// Whether the option is about the output of a run.
     pub is_output: bool,
 }
 
-/// What an option is followed by.
+/// The value after an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionValue {
     /// A value, with this name in the help.
@@ -105,7 +105,7 @@ pub enum OptionValue {
     Sets(&'static str),
 }
 
-/// Returns an option that is followed by a value with this name in the help.
+/// Returns an option with a value, which has this name in the help.
 pub(super) const fn option(long: &'static str, value: &'static str) -> KeyOption {
     KeyOption { long, short: None, value: OptionValue::Named(value), help: None, is_output: false }
 }
@@ -133,7 +133,7 @@ impl KeyOption {
 #[derive(Debug, Default)]
 pub(super) struct Description {
     pub(super) keys: Vec<KeySpec>,
-    /// The tables that hold keys, with what they are about.
+    /// The tables that hold keys, each with its description.
     pub(super) tables: Vec<(String, String)>,
 }
 
@@ -143,19 +143,20 @@ pub fn keys() -> &'static [KeySpec] {
 }
 
 impl KeySpec {
-    /// Returns what the key means. The configuration does not know the names of the providers.
+    /// Returns the description of the key. `providers` are the names of the providers, which the configuration does not
+    /// know.
     pub fn describe(&self, providers: &str) -> String {
         self.doc.replace("{providers}", providers)
     }
 
-    /// Returns whether a value is in the range, if there is one.
+    /// Returns whether a value is in the range; true if there is no range.
     pub(super) fn is_in_range(&self, value: &ConfigValue) -> bool {
         self.range.as_ref().is_none_or(|(least, most)| {
             (least.as_number()..=most.as_number()).contains(&value.as_number())
         })
     }
 
-    /// Returns whether the values of several layers add up, instead of the highest replacing the others.
+    /// Returns whether the values of several layers are combined, instead of the highest replacing the others.
     pub(super) fn is_cumulative(&self) -> bool {
         self.merge != MergeStrategy::Replace
     }
@@ -165,12 +166,12 @@ impl KeySpec {
         matches!(self.value_type, ValueType::List(_))
     }
 
-    /// Returns the words that the value can be, if it is one of a few.
+    /// Returns the words that are allowed as the value; `None` if the type is not a choice of words.
     pub fn words(&self) -> Option<&[&'static str]> {
         if let ValueType::Word(words) = &self.value_type { Some(words) } else { None }
     }
 
-    /// Returns whether the value is a number, and if so whether a whole one.
+    /// Returns whether the value is a whole number; `None` if it is not a number.
     pub fn whole_number(&self) -> Option<bool> {
         match self.value_type {
             ValueType::Integer => Some(true),
@@ -196,27 +197,27 @@ impl KeySpec {
     }
 }
 
-/// What the name of each environment variable for this program begins with.
+/// The prefix of all environment variables of this program.
 pub const VARIABLE_PREFIX: &str = "ARCHITECT_";
 
-/// What a path names.
+/// The target of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum KeyMatch<'a> {
     /// A key.
     Key(&'static KeySpec),
-    /// The entry of this name in a table whose names are free.
+    /// The entry of this name in a table with free names.
     Pair(&'static KeySpec, &'a str),
     /// A key of an entry of a list, below the entry's name.
     EntryKey,
 }
 
-/// Returns what a path names: a key, an entry of a free table, or a key of a list's entry.
+/// Returns the target of a path; `None` if it matches nothing.
 pub(super) fn find_match(path: &str) -> Option<KeyMatch<'_>> {
     if let Some(key) = find_key(path) {
         return Some(KeyMatch::Key(key));
     }
     let below = |key: &KeySpec| path.strip_prefix(key.path.as_str())?.strip_prefix('.');
-    // Their names may have dots of their own.
+    // The names of entries may contain dots.
     let mut maps = keys().iter().filter(|key| matches!(key.value_type, ValueType::Map(_)));
     if let Some((key, name)) = maps.find_map(|key| Some((key, below(key)?))) {
         return Some(KeyMatch::Pair(key, name));
@@ -231,7 +232,7 @@ pub(super) fn find_key(path: &str) -> Option<&'static KeySpec> {
     keys().iter().find(|key| matches_pattern(&key.path, path))
 }
 
-/// Returns whether values for a key add up, instead of the later one replacing the earlier.
+/// Returns whether several values for a key are combined, instead of the later replacing the earlier.
 pub fn is_cumulative(path: &str) -> bool {
     find_key(path).is_some_and(KeySpec::is_cumulative)
 }
@@ -241,7 +242,7 @@ pub fn is_list(path: &str) -> bool {
     find_key(path).is_some_and(KeySpec::is_list)
 }
 
-/// Returns the path of a key in another section whose name is like this one.
+/// Returns the path of a key in another section with a similar name.
 pub(super) fn suggest_from_other_sections(name: &str) -> Option<String> {
     let fixed = || keys().iter().filter(|key| !key.path.contains('*'));
     let similar = nearest(name, fixed().map(KeySpec::last_part));

@@ -1,4 +1,4 @@
-//! The layers of the configuration, and the files that they come from.
+//! The layers of the configuration and their files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 pub(super) struct ConfigLayer {
     pub(super) rank: LayerRank,
     pub(super) owner: FileOwner,
-    /// Whether its values only apply as far as they tighten, although the folder is trusted.
+    /// Whether only the values that tighten apply, although the folder is trusted.
     pub(super) only_tightens: bool,
     pub(super) table: ConfigTable,
 }
@@ -39,7 +39,7 @@ pub enum ConfigFileState {
     Absent,
     /// The file was read and applies in full.
     Read,
-    /// The file was read, and only what tightens applies, because its folder is not trusted.
+    /// The file was read, and only the values that tighten apply, because its folder is not trusted.
     OnlyTightens,
     /// The file was not read, because its folder is not trusted.
     Skipped,
@@ -65,7 +65,7 @@ pub(super) fn parse_layer(
     let mut table = parse_document(rank, document, report)?;
     let mut profiles = BTreeMap::new();
     if table.remove("profiles").is_some() {
-        // Its profiles override the file that they are in, so their values have another rank.
+        // Profiles override the file that contains them, so their values have another rank.
         let again = parse_document(LayerRank::Profile, document, report)?.remove("profiles");
         match again {
             Some(ConfigNode { value: ConfigValue::Table(all), .. }) => {

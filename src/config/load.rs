@@ -42,9 +42,9 @@ pub struct ConfigSources {
     pub mcp_files: Vec<PathBuf>,
     /// The name of `--profile`.
     pub profile: Option<String>,
-    /// Values as those of `--set` from a place that others could have written. They apply as far as they tighten.
+    /// Values in the form of `--set` from a place that others could have written. Only those that tighten apply.
     pub untrusted_sets: Vec<String>,
-    /// Values as those of `--set` that the resumed session has stored; `None` for a new run.
+    /// Values in the form of `--set`, stored in the resumed session; `None` for a new run.
     pub saved_sets: Option<Vec<String>>,
     /// The values of `--set`, as `KEY=VALUE`.
     pub sets: Vec<String>,
@@ -55,7 +55,7 @@ pub struct ConfigSources {
 /// Whether the project's folder is trusted; if it isn't, its files can only tighten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProjectTrust {
-    /// As the list of trusted folders says.
+    /// As the list of trusted folders determines.
     #[default]
     Stored,
     /// Trusted for this run.
@@ -75,7 +75,7 @@ impl ConfigSources {
 ///
 /// # Errors
 ///
-/// Returns every problem in any of them.
+/// Returns every problem in any of the layers.
 pub fn load(sources: &ConfigSources) -> Result<Config, ConfigError> {
     let profile = sources.profile.as_deref();
     ConfigLoader {
@@ -117,7 +117,7 @@ impl ConfigLoader<'_> {
         self.add_layer(LayerRank::Variable, FileOwner::User, variables);
         self.add_named_files();
         self.add_arguments();
-        // The project's folder is determined by everything but the project.
+        // The project itself has no influence on the location of its folder.
         let (settings, _) = self.read_settings(&self.merge_layers(true).0);
         let workspace = settings.workspace.root.unwrap_or_else(|| self.sources.cwd.clone());
         let is_trusted = self.resolve_trust(&workspace);
@@ -143,7 +143,7 @@ impl ConfigLoader<'_> {
             files,
             effective_values,
         };
-        // Every layer was checked by itself, but an option that sets one key of a list's entry is only right or wrong
+        // Each layer was checked by itself. An option that sets one key of a list's entry is only valid or invalid
         // together with the entry.
         if problems.is_empty() {
             problems = last.problems;
@@ -177,7 +177,7 @@ impl ConfigLoader<'_> {
 
     fn add_arguments(&mut self) {
         let (rank, owner) = (LayerRank::Argument, FileOwner::User);
-        // The options saved in a session and those given now may be about one list.
+        // The options saved in a session and the options of this run may set the same list.
         let untrusted = self.sources.untrusted_sets.iter().map(|set| (set, true, true));
         let saved = self.sources.saved_sets.iter().flatten().map(|set| (set, false, true));
         let sets = self.sources.sets.iter().map(|set| (set, false, false));
@@ -203,7 +203,7 @@ impl ConfigLoader<'_> {
             self.add_servers(&servers, FileOwner::Project);
             self.add_agents(&agents, FileOwner::Project);
         } else {
-            // They could only be ignored, so they are not even read.
+            // In an untrusted folder these files are ignored, so they are not even read.
             for path in [servers, agents].into_iter().filter(|path| path.exists()) {
                 let message = "is ignored, because this folder is not trusted";
                 self.add_notice(format!("{} {message}", path.display()), NoticeCause::Untrusted);
@@ -269,7 +269,7 @@ impl ConfigLoader<'_> {
         }
     }
 
-    /// Reads a file, and records whether it is there. One that the user names has to be.
+    /// Reads a file, and records whether it exists. A file that the user names must exist.
     fn read_document(
         &mut self,
         path: &Path,
@@ -333,7 +333,7 @@ impl ConfigLoader<'_> {
             Ok(false) => return false,
             Err(error) => return distrust(error.to_string(), NoticeCause::Other),
         }
-        // Trusting a folder is trusting those who can write it; here, everyone can.
+        // Trusting a folder means trusting everyone who can write it; here, every user can.
         let config = root.join(".architect/config.toml");
         let open = checked_file::read_file(&config, FileOwner::Named);
         if let Err(error @ ConfigFileError::WorldWritable(_)) = open {
@@ -351,7 +351,7 @@ impl ConfigLoader<'_> {
                 self.changed = changed;
                 self.changed.is_empty()
             }
-            // The user trusted the folder whatever its files contain.
+            // No contents are recorded: the user trusted the folder whatever its files contain.
             Ok(None) => {
                 let recorded = "the configuration of this trusted folder is recorded; if it changes, you will be asked";
                 let recorded = store.add(root).map(|()| recorded.to_owned());
@@ -363,7 +363,8 @@ impl ConfigLoader<'_> {
         }
     }
 
-    /// Reports each secret of the environment that a file of the project, and nothing of the user's, passes to commands.
+    /// Reports each secret variable that a file of the project passes to commands, unless the user's own configuration
+    /// passes it.
     fn check_passed_secrets(&mut self) {
         let patterns = |is_project: bool| {
             let layers = self.layers.iter();
@@ -394,7 +395,7 @@ impl ConfigLoader<'_> {
         }
     }
 
-    /// Returns the trust that the environment variable sets; an empty one is not set.
+    /// Returns the trust that the environment variable sets; an empty variable counts as not set.
     fn trust_from_variable(&mut self) -> ProjectTrust {
         match self.sources.variable(overrides::TRUST_VARIABLE).map(str::trim) {
             None | Some("") => ProjectTrust::Stored,
@@ -422,7 +423,7 @@ impl ConfigLoader<'_> {
         };
         let mut layers: Vec<&ConfigLayer> = self.layers.iter().collect();
         layers.sort_by_key(|layer| (layer.rank, layer.owner));
-        // Only a layer that is restricted needs them.
+        // Computed only if a layer is restricted.
         let trusted = LazyCell::new(|| {
             let trusted = layers.iter().filter(|layer| why_ignored(layer).is_none());
             let trusted = trusted.map(|layer| layer.table.clone());

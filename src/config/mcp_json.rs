@@ -24,7 +24,7 @@ struct McpJson {
 /// Looks up an environment variable that the file may use.
 type VariableLookup<'a, 'b> = dyn Fn(&str) -> Result<Option<&'a str>, WithheldVariable> + 'b;
 
-/// Why a file can't use a variable.
+/// An error in using a variable in the file.
 #[derive(Debug, Error)]
 enum WithheldVariable {
     #[error("{0} is not set")]
@@ -49,7 +49,7 @@ pub(super) fn parse_layer<'a>(
     report: &mut ReadReport,
 ) -> Option<ConfigTable> {
     let lookup = |name: &str| match owner {
-        // A file that others can write must not send the user's keys to a server of their choice.
+        // A file that others can write must not send the user's keys to a server that they choose.
         FileOwner::Project if is_secret_variable(name) => {
             Err(WithheldVariable::Secret(name.to_owned()))
         }
@@ -111,8 +111,8 @@ pub(super) fn parse_layer<'a>(
     Some(table)
 }
 
-/// Returns a value as one of the configuration, with the variables in its texts expanded; fails with a variable that the
-/// file can't use.
+/// Converts a value of the file to one of the configuration, and expands the variables in its texts; fails if the file
+/// can't use a variable.
 fn convert(
     value: Value,
     origin: &ValueOrigin,
@@ -161,7 +161,7 @@ fn byte_offset(text: &str, error: &serde_json::Error) -> usize {
     before.map(str::len).sum::<usize>() + error.column().saturating_sub(1)
 }
 
-/// Returns the message without the position, which the origin has.
+/// Returns the message without the position, which is part of the origin.
 fn message_without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or_else(|| text.clone(), |(message, _)| message.to_owned())

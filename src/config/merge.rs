@@ -21,7 +21,7 @@ pub(super) fn merge(mut lower: ConfigTable, higher: ConfigTable, path: &str) -> 
             (ConfigValue::List(below), ConfigValue::Table(above), MergeStrategy::MergeByName) => {
                 ConfigValue::List(merge_entry_keys(below, above))
             }
-            // An option with `[]` clears the lists of files; a file can only add to them.
+            // An option with `[]` clears the lists of files, while a file can only add to them.
             (ConfigValue::List(below), ConfigValue::List(above_items), strategy)
                 if strategy != MergeStrategy::Replace
                     && !(above_items.is_empty() && above.origin.rank == LayerRank::Argument) =>
@@ -35,7 +35,7 @@ pub(super) fn merge(mut lower: ConfigTable, higher: ConfigTable, path: &str) -> 
     lower
 }
 
-/// Sets keys of entries; `above` has them by the name of the entry, which is added if it is missing.
+/// Sets keys of entries. `above` maps the names of entries to their keys; missing entries are added.
 fn merge_entry_keys(mut below: Vec<ConfigNode>, above: ConfigTable) -> Vec<ConfigNode> {
     for (name, node) in above {
         let ConfigValue::Table(mut keys) = node.value else { continue };
@@ -51,7 +51,7 @@ fn merge_entry_keys(mut below: Vec<ConfigNode>, above: ConfigTable) -> Vec<Confi
     below
 }
 
-/// Adds items to a list. An equal text, or an entry with the same name, is replaced and keeps its position.
+/// Adds items to a list. An item with the same text or the same name replaces the old one at its position.
 fn merge_items(mut below: Vec<ConfigNode>, above: Vec<ConfigNode>) -> Vec<ConfigNode> {
     for item in above {
         let id = item_id(&item);

@@ -11,11 +11,11 @@
 //! 6. the selected profile: `[profiles.NAME]` of each file, and `profiles/NAME.toml` beside it,
 //! 7. `--set KEY=VALUE` and the other options.
 //!
-//! Tables are merged key by key. Lists of rules and of guarded files add up, and so do lists of named tables, where the
-//! higher of two with one name wins; any other list is replaced as a whole. Each `--set` is a layer of its own. Nothing is
-//! read from the process: folders, variables and options come in as [`ConfigSources`].
+//! Tables are merged key by key. Lists of rules and of guarded files are concatenated. Lists of named tables are
+//! combined by name, and the higher layer wins. Any other list is replaced as a whole. Each `--set` is a layer of its
+//! own. Nothing is read from the process: folders, variables and options come in as [`ConfigSources`].
 //!
-//! Each layer is checked by itself, also where another one overrides it, and all problems are reported at once.
+//! Each layer is checked by itself, even if another one overrides it, and all problems are reported at once.
 //!
 //! Each key is declared in one place, in `settings/`: its type, default, range, merging, option, description, and what an
 //! untrusted project may do with it. The variables, the options and their help, the template and the JSON Schema follow.

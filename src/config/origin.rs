@@ -1,4 +1,4 @@
-//! Where a value comes from.
+//! Origins of values.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use crate::exec::is_secret_variable;
 use crate::net::Secrets;
 use crate::types::matches_wildcard;
 
-/// Where a value comes from: the layer, and the place in it.
+/// The origin of a value: the layer, and the place in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueOrigin {
     /// The layer.
@@ -59,7 +59,7 @@ pub struct ConfigDocument {
     text: String,
 }
 
-/// The line of a file that a problem is in, to be shown with carets below it.
+/// The line of a file that contains a problem, for display with carets below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceExcerpt {
     /// The line, with possible secrets masked.
@@ -70,7 +70,7 @@ pub struct SourceExcerpt {
     pub width: usize,
 }
 
-/// The longest line that is shown.
+/// The maximum length of a displayed line, in characters.
 const MAX_LINE_CHARS: usize = 160;
 
 impl ValueOrigin {
@@ -97,7 +97,7 @@ impl ValueOrigin {
         }
     }
 
-    /// Returns the line of the file, to be shown below a message.
+    /// Returns the line of the file, for display below a message.
     pub fn excerpt(&self) -> Option<SourceExcerpt> {
         match &self.source {
             OriginSource::File(document, span) => document.excerpt(span),
@@ -158,7 +158,7 @@ pub(super) fn suggests_secret(name: &str) -> bool {
     SECRET_WORDS.iter().chain(&SECRET_SECTIONS).any(|word| lower.contains(word))
 }
 
-/// Returns whether a text may be a secret: by its form, or because it has a word as no one writes it.
+/// Returns whether a text may be a secret: by its form, or because it contains a word that looks random.
 pub(crate) fn may_be_secret(text: &str) -> bool {
     const MIN_WORD: usize = 12;
     let is_random = |word: &str| {
@@ -171,19 +171,19 @@ pub(crate) fn may_be_secret(text: &str) -> bool {
         || text.split(|c: char| !c.is_ascii_alphanumeric()).any(is_random)
 }
 
-/// Headers whose values are no secrets, in lower case, with wildcards.
+/// Headers whose values are not secrets, in lower case, with wildcards.
 const HARMLESS_HEADERS: &str = "*-beta|*-version|*-team|*-title|*-project|*-organization|*-name|user-agent|referer|http-referer|\
                                 accept*|content-*|traceparent|tracestate";
 
-/// Fields of request bodies that only sound like secrets.
+/// Fields of request bodies that have names like secrets and are not secrets.
 const HARMLESS_OPTIONS: &str = "prompt_cache_key|*_tokens|*_token_count|top_logprobs";
 
-/// Returns whether a header of this name has a value that may be a secret. A name that no one knows says nothing.
+/// Returns whether a header may have a secret as its value. Values of headers with unknown names may be secrets.
 pub(crate) fn is_secret_header(name: &str, value: &str) -> bool {
     !matches_wildcard(HARMLESS_HEADERS, &name.to_ascii_lowercase()) || may_be_secret(value)
 }
 
-/// Returns whether a setting as `--set` takes it, `key=value`, may have a secret as its value.
+/// Returns whether a setting in the form of `--set`, `key=value`, may have a secret as its value.
 pub fn may_set_secret(setting: &str) -> bool {
     let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
     let (key, value) = (key.trim(), value.trim());
@@ -209,7 +209,7 @@ pub fn may_set_secret(setting: &str) -> bool {
     }
 }
 
-/// Returns whether an address in a text names a user, and perhaps a password.
+/// Returns whether a text contains an address with a user name, and possibly a password.
 pub(crate) fn has_address_with_user(text: &str) -> bool {
     text.split("://").skip(1).any(|rest| {
         let end = rest.find(|c: char| c == '/' || c.is_whitespace()).unwrap_or(rest.len());
@@ -217,7 +217,7 @@ pub(crate) fn has_address_with_user(text: &str) -> bool {
     })
 }
 
-/// Masks the value of a line whose name suggests a secret, or that has one in an address.
+/// Masks the value in a line if its name suggests a secret, or if the line contains an address with one.
 fn redact_secret(line: &str) -> String {
     let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let Some(end) = line.find(['=', ':']) else { return line };

@@ -16,7 +16,7 @@ use crate::types::{did_you_mean, nearest};
 pub struct OptionOverride {
     /// The key.
     pub key: &'static str,
-    /// The value; for a list one of its items, so that the option can be repeated.
+    /// The value; for a list, one item, since the option can be repeated.
     pub value: String,
     /// The option, for messages.
     pub option: String,
@@ -61,12 +61,12 @@ pub(super) fn layer_from_variables(
     table
 }
 
-/// Reports a variable that sets no key. One with nearly the name of another is a mistake; others may belong to another
-/// program.
+/// Reports a variable that sets no key. A name similar to a known one is a mistake; other variables may belong to
+/// another program.
 fn report_unknown_variable(name: &str, origin: ValueOrigin, report: &mut ReadReport) {
     let variables: Vec<String> = keys().iter().filter_map(KeySpec::variable).collect();
     let known = variables.iter().map(String::as_str).chain(OPTION_VARIABLES);
-    // With their prefix, any two names are similar.
+    // With the common prefix, any two names would be similar.
     let bare = &name[VARIABLE_PREFIX.len()..];
     if let Some(found) = nearest(bare, known.map(|name| &name[VARIABLE_PREFIX.len()..])) {
         let nearest = Some(format!("{VARIABLE_PREFIX}{found}"));
@@ -81,13 +81,13 @@ fn report_unknown_variable(name: &str, origin: ValueOrigin, report: &mut ReadRep
 /// The layer of one `--set KEY=VALUE`.
 #[derive(Debug)]
 pub(super) enum SetOverride {
-    /// A key; no key if the option is wrong.
+    /// A key; empty if the option is invalid.
     Key(ConfigTable),
-    /// A key of a list's entry, as in `mcp.servers.NAME.timeout`: right or wrong only together with the entry.
+    /// A key of a list's entry, as in `mcp.servers.NAME.timeout`: it can only be checked together with the entry.
     EntryKey(ConfigTable),
 }
 
-/// Returns the layer of one `--set KEY=VALUE`, which a session may have stored.
+/// Returns the layer of one `--set KEY=VALUE`; `is_saved` if it comes from a stored session.
 pub(super) fn layer_from_set(set: &str, is_saved: bool, report: &mut ReadReport) -> SetOverride {
     let mut table = ConfigTable::new();
     let (path, text) =
@@ -127,7 +127,7 @@ pub(super) fn layer_from_set(set: &str, is_saved: bool, report: &mut ReadReport)
     SetOverride::Key(table)
 }
 
-/// Returns the layer of another option.
+/// Returns the layer of an option other than `--set`.
 pub(super) fn layer_from_option(option: &OptionOverride) -> ConfigTable {
     let origin = argument_origin(&option.option);
     let value = ConfigValue::Untyped(option.value.clone());
@@ -148,7 +148,7 @@ fn parse_override(key: &KeySpec, text: &str, origin: &ValueOrigin) -> ConfigValu
     if key.is_list() { parse_list(text, origin) } else { parse_literal(text, origin) }
 }
 
-/// Parses strings, lists and tables as TOML and keeps anything else as it is: what a bare word or a number means
+/// Parses strings, lists and tables as TOML and keeps anything else as text: the meaning of a bare word or a number
 /// depends on the key.
 fn parse_literal(text: &str, origin: &ValueOrigin) -> ConfigValue {
     use ConfigValue::{List, Table, Text, Untyped};

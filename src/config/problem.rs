@@ -8,10 +8,10 @@ use super::checked_file::ConfigFileError;
 use super::origin::{SourceExcerpt, ValueOrigin};
 use crate::types::{did_you_mean, nearest};
 
-/// An invalid configuration, none of which is used.
+/// An invalid configuration. No part of it is used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct ConfigError {
-    /// Every problem; at least one.
+    /// All problems; at least one.
     pub problems: Vec<ConfigProblem>,
 }
 
@@ -20,7 +20,7 @@ pub struct ConfigError {
 pub struct ConfigProblem {
     /// The place of the problem.
     pub origin: ValueOrigin,
-    /// What is wrong.
+    /// The kind of the problem.
     pub kind: ProblemKind,
 }
 
@@ -34,16 +34,16 @@ pub enum ProblemKind {
     /// A file has a syntax error.
     #[error("{0}")]
     Syntax(String),
-    /// There is nothing of this kind with this name.
+    /// No item of this kind has this name.
     #[error("unknown {kind} `{name}`{}", did_you_mean(nearest.as_deref()))]
     Unknown {
         /// The kind: "agent", "key", "profile", "variable".
         kind: &'static str,
         /// Its name.
         name: String,
-        /// The most similar one that is known.
+        /// The most similar known name.
         nearest: Option<String>,
-        /// All names of that kind, if they are few enough to be listed.
+        /// All names of that kind, unless they are too many to list.
         known: Box<[String]>,
     },
     /// Any other problem, in words.
@@ -52,12 +52,12 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    /// Returns the problem that there is nothing of this kind with this name, but maybe one with a similar name.
+    /// Returns the problem that no item of this kind has this name. `nearest` is a similar name.
     pub(super) fn unknown(kind: &'static str, name: &str, nearest: Option<String>) -> Self {
         Self::Unknown { kind, name: name.to_owned(), nearest, known: [].into() }
     }
 
-    /// Returns the problem that a name is not among those that are known.
+    /// Returns the problem that a name is not among the known names.
     pub(super) fn unknown_of(kind: &'static str, name: &str, known: Box<[String]>) -> Self {
         let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
         Self::Unknown { kind, name: name.to_owned(), nearest, known }
@@ -69,12 +69,12 @@ impl ProblemKind {
     }
 }
 
-/// Something that the user should know although nothing is wrong.
+/// Information for the user that is not a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigNotice {
     /// The place that the notice is about.
     pub origin: ValueOrigin,
-    /// What is ignored, and why.
+    /// The message: what is ignored, and why.
     pub message: String,
     /// The cause of the notice.
     pub cause: NoticeCause,
@@ -90,7 +90,7 @@ pub enum NoticeCause {
 }
 
 impl ConfigProblem {
-    /// Returns the line of the file, to be shown below the message.
+    /// Returns the line of the file, for display below the message.
     pub fn excerpt(&self) -> Option<SourceExcerpt> {
         match self.kind {
             ProblemKind::Unreadable(_) => None,
@@ -102,7 +102,7 @@ impl ConfigProblem {
 impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            // A file that can't be read has no position in it.
+            // An unreadable file has no position.
             ProblemKind::Unreadable(unreadable) => write!(f, "{unreadable}"),
             kind => write!(f, "{}{kind}", prefix(&self.origin)),
         }

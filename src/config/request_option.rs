@@ -11,8 +11,8 @@ use super::value_tree::{ConfigNode, ConfigValue};
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestOption(Value);
 
-/// The fields that a request sets itself, for all API formats, each with the reason or with what to use instead. A dot
-/// leads into a table.
+/// The fields that a request sets itself, for all API formats, each with the reason or the replacement. A dot separates
+/// a table from its field.
 const RESERVED: &[(&str, &str)] = &[
     ("model", "use --model"),
     ("models", "use --model"),
@@ -61,7 +61,7 @@ impl RequestOption {
         &self.0
     }
 
-    /// Adds its texts that may be secrets to `found`.
+    /// Adds the texts in the value that may be secrets to `found`.
     pub(crate) fn collect_secrets<'a>(&'a self, found: &mut Vec<&'a str>) {
         let mut open = vec![&self.0];
         while let Some(value) = open.pop() {
@@ -74,9 +74,9 @@ impl RequestOption {
         }
     }
 
-    /// Returns the first reserved field that the option `name` sets, with what to do instead.
+    /// Returns the first reserved field that the option `name` sets, with the reason or the replacement.
     pub(super) fn reserved_field(&self, name: &str) -> Option<(&'static str, &'static str)> {
-        // Gemini takes `generation_config` for `generationConfig`, too.
+        // Gemini accepts `generation_config` for `generationConfig`, too.
         let is_same = |a: &str, b: &str| {
             let letters = |text: &str| text.replace('_', "").to_ascii_lowercase();
             letters(a) == letters(b)
@@ -108,7 +108,7 @@ const OWN_HEADERS: [&str; 7] = [
     "transfer-encoding",
 ];
 
-/// Returns why the user can't set a header; `None` for other headers.
+/// Returns the reason why the user can't set a header; `None` if the user can.
 pub(super) fn reserved_header(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
     if KEY_HEADERS.iter().any(|part| name.contains(part)) {
@@ -139,7 +139,8 @@ impl SettingValue for RequestOption {
     }
 }
 
-/// Returns a value as JSON; `None` if JSON does not have it. A text from an option is a number or a boolean if it can be.
+/// Converts a value to JSON; `None` if JSON has no such value. A text from an option becomes a number or a boolean if
+/// possible.
 fn to_json(value: &ConfigValue) -> Option<Value> {
     match value {
         ConfigValue::Bool(value) => Some((*value).into()),
@@ -171,7 +172,7 @@ fn from_json(value: &Value) -> ConfigValue {
             Some(number) => ConfigValue::Integer(number),
             None => ConfigValue::Float(number.as_f64().unwrap_or_default()),
         },
-        // What is shown may be copied into an issue.
+        // Displayed values may be copied into an issue.
         Value::String(text) if may_be_secret(text) => ConfigValue::Text("***".to_owned()),
         Value::String(text) => ConfigValue::Text(text.clone()),
         Value::Array(items) => ConfigValue::List(items.iter().map(node).collect()),

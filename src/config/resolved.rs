@@ -13,44 +13,45 @@ use super::text_types::{ConfigName, HttpUrl, VariableName};
 use super::trust::ChangedFile;
 use crate::exec::{SandboxMode, is_secret_variable};
 
-/// What is wrong with an address to which a key would be sent unencrypted.
+/// The problem with sending a key to an address unencrypted.
 pub(crate) const UNENCRYPTED_KEY: &str =
     "a key would go to another machine unencrypted; use https, or set `llm.allow_http = true`";
 
-/// The loaded configuration: the settings of all layers, and where they come from.
+/// The loaded configuration: the settings of all layers with their origins.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The merged settings.
     pub settings: Settings,
-    /// What the user should know although nothing is wrong.
+    /// Information for the user about things that are not problems.
     pub notices: Vec<ConfigNotice>,
     /// The folder that the agent works in.
     pub workspace: PathBuf,
     /// Whether the project's folder is trusted.
     pub is_trusted: bool,
-    /// Whether it is for a stored session, with the options that the session has stored.
+    /// Whether the configuration is for a stored session, with the options stored in it.
     pub is_resumed: bool,
-    /// The project's files that have changed since the user trusted the folder; then it is not trusted.
+    /// The project's files that have changed since the user trusted the folder. If there are any, the folder is not
+    /// trusted.
     pub changed: Vec<ChangedFile>,
     /// The configuration files, present or not, in the order of the layers.
     pub files: Vec<ConfigFile>,
-    /// Every key with its value and where it comes from, in the order of the sections.
+    /// Every key with its value and the origin of the value, in the order of the sections.
     pub effective_values: Vec<EffectiveValue>,
 }
 
 impl Config {
-    /// Returns the workspace with links resolved, or as it is named if that fails.
+    /// Returns the workspace with links resolved; unresolved if that fails.
     pub fn real_workspace(&self) -> PathBuf {
         self.workspace.canonicalize().unwrap_or_else(|_| self.workspace.clone())
     }
 
-    /// Returns where the value of a key comes from; the default for an unknown key.
+    /// Returns the origin of a key's value; the default for an unknown key.
     pub fn origin(&self, key: &str) -> ValueOrigin {
         let shown = self.effective_values.iter().find(|shown| shown.key == key);
         shown.map_or(ValueOrigin::DEFAULT, |shown| shown.origin.clone())
     }
 
-    /// Returns a problem with the value of a key, for what is checked elsewhere: rules, models, patterns.
+    /// Returns a problem with the value of a key, for values that are checked elsewhere: rules, models, patterns.
     pub fn problem_with(&self, key: &str, what: impl Into<String>) -> ConfigProblem {
         let kind = ProblemKind::Other(format!("`{key}`: {}", what.into()));
         ConfigProblem { origin: self.origin(key), kind }
@@ -82,8 +83,8 @@ impl Config {
         ConfigProblem { origin, kind: ProblemKind::unknown_of("agent", name, known) }
     }
 
-    /// Returns a problem for each agent that options limit but nothing defines: its name is a mistake. `in_files` are
-    /// the agents that files define.
+    /// Returns a problem for each agent that options limit but nothing defines, since its name must be a mistake.
+    /// `in_files` are the agents that files define.
     pub(super) fn undefined_agents(&self, in_files: &BTreeSet<&str>) -> Vec<ConfigProblem> {
         let names = self.settings.agents.keys().map(ConfigName::as_str);
         let undefined = names.filter(|name| !in_files.contains(name)).filter_map(|name| {
@@ -100,8 +101,8 @@ impl Config {
         undefined.collect()
     }
 
-    /// Returns the lower of the agent's limit and the general one, except that a limit for this run alone overrides
-    /// one from a file.
+    /// Returns the lower of the agent's limit and the general one. A limit that was given for this run alone, however,
+    /// overrides one from a file.
     fn max_steps(&self, agent: &ConfigName, own: Option<u32>) -> u32 {
         let general = self.settings.limits.max_steps;
         let Some(own) = own else { return general };
@@ -116,7 +117,7 @@ impl Config {
         }
     }
 
-    /// Returns whether a file of the project says something, and not one that the user has named.
+    /// Returns whether the origin is a file of the project. A file that the user names does not count.
     fn is_of_project(&self, origin: &ValueOrigin) -> bool {
         origin.rank == LayerRank::Project
             || origin.rank == LayerRank::Profile && self.is_in_workspace(origin)
@@ -130,7 +131,7 @@ impl Config {
         })
     }
 
-    /// Returns the access to the models of `llm` and of each definition, by the section of its keys.
+    /// Returns the access to the models of `llm` and of each model definition, by the section of its keys.
     fn model_access(&self) -> Vec<(String, ModelAccess<'_>)> {
         let Settings { llm, models, .. } = &self.settings;
         let common = ModelAccess {
@@ -149,7 +150,7 @@ impl Config {
         [("llm".to_owned(), common)].into_iter().chain(defined).collect()
     }
 
-    /// Returns what is wrong although each value by itself is right.
+    /// Returns the contradictions between values that are valid each by itself.
     pub(super) fn check_consistency(&self) -> Vec<ConfigProblem> {
         let Settings { sandbox, llm, mcp, hooks, .. } = &self.settings;
         let access = self.model_access();
@@ -214,7 +215,7 @@ impl Config {
         let bases = access.iter();
         let bases: Vec<(String, Option<&HttpUrl>)> =
             bases.map(|(section, access)| (format!("{section}.api_base"), access.base)).collect();
-        // Not even one of this machine: a server of the project may listen there.
+        // Even addresses of this machine are rejected: a server of the project may listen there.
         for (key, url) in &bases {
             if url.is_some() && self.is_of_project(&self.origin(key)) {
                 let what = "the provider's key would go to an address that a file of the project chooses; set it in your \
@@ -233,7 +234,7 @@ impl Config {
         problems
     }
 
-    /// Returns what files of the project set that would let commands out of the confinement.
+    /// Returns a problem for each setting by a file of the project that would let commands out of the confinement.
     fn check_confinement(&self) -> Vec<ConfigProblem> {
         let sandbox = &self.settings.sandbox;
         let workspace = self.real_workspace();
@@ -258,7 +259,7 @@ impl Config {
     }
 }
 
-/// Returns whether a path is in a folder, which has no links, also if it does not exist yet.
+/// Returns whether a path is in a folder, even if the path does not exist yet. The folder must be free of links.
 fn is_inside(folder: &Path, path: &Path) -> bool {
     let existing = path.ancestors().find(|path| path.symlink_metadata().is_ok());
     let real = existing.and_then(|path| path.canonicalize().ok());
@@ -266,7 +267,7 @@ fn is_inside(folder: &Path, path: &Path) -> bool {
     !has_parent && real.is_some_and(|real| real.starts_with(folder))
 }
 
-/// The address of a model and where its key comes from.
+/// The address of a model and the source of its key.
 #[allow(clippy::struct_field_names)] // as in the configuration
 struct ModelAccess<'a> {
     base: Option<&'a HttpUrl>,

@@ -10,31 +10,31 @@ use crate::types::{
     RunLimits, RunRules, TimeSpan, Tokens,
 };
 
-/// The price and limits of a model, as far as they are known.
+/// The price and limits of a model; `None` where unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelLimits {
     /// The price.
     pub price: Option<Price>,
-    /// The price of the model of summaries, if it is another one with a known price.
+    /// The price of the summary model, if it is another model with a known price.
     pub summary_price: Option<Price>,
     /// The context window.
     pub window: Option<Tokens>,
-    /// The most tokens that it can generate in one call.
+    /// The maximum number of tokens that the model can generate in one call.
     pub max_output: Option<Tokens>,
 }
 
-/// Time beyond its own limit that an effect gets before the machine continues without it.
+/// Time that an effect gets beyond its own limit before the machine continues without it.
 const DEADLINE_MARGIN: TimeSpan = TimeSpan::from_secs(30);
 
-/// Returns the quality gates that an answer of this agent has to pass; an agent that can't change anything has none.
+/// Returns the quality gates for an answer of this agent; empty for an agent that can't change anything.
 pub fn quality_gates<'a>(settings: &'a Settings, agent: &AgentDefinition) -> &'a [QualityGate] {
     if agent.is_read_only() { &[] } else { &settings.guardrails.quality_gates }
 }
 
 /// Returns the rules of a run of this agent with this model; `seed` determines the jitter of retries.
 ///
-/// Whether a final answer has to pass checks follows from stop hooks and quality gates; a schema, and waiting
-/// follow-ups, are for the caller to add.
+/// Stop hooks and quality gates determine whether a final answer has to pass checks. The caller adds an output schema
+/// and waiting follow-up messages.
 pub fn run_rules(
     settings: &Settings,
     agent: &AgentDefinition,
@@ -102,7 +102,7 @@ pub fn model_rules(settings: &Settings, name: Arc<str>, model: &ModelLimits) -> 
     }
 }
 
-/// Returns the lower of the user's limit and the model's; the user's if the model is unknown.
+/// Returns the lower of the user's limit and the model's; the user's limit if the model is unknown.
 fn window(settings: &Settings, model: &ModelLimits) -> Tokens {
     let windows = [settings.context.max_context_tokens, model.window].into_iter();
     windows.flatten().min().unwrap_or_else(|| ContextLimits::default().window)
@@ -142,7 +142,7 @@ mod tests {
         let rules = rules_of(&[], &ModelLimits::default());
         let defaults = RunRules::default();
         let timeouts = EffectTimeouts { check: DEADLINE_MARGIN, ..defaults.timeouts };
-        // About half a minute, which outlasts a short outage.
+        // About half a minute in all, which outlasts a short outage.
         let backoff = RetryBackoff { retries: 6, ..defaults.backoff };
         assert_eq!(rules, RunRules { seed: 7, timeouts, backoff, ..defaults });
     }

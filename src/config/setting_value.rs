@@ -1,4 +1,4 @@
-//! The types of settings: how each is parsed and shown.
+//! The types of settings: parsing and display.
 
 use std::path::PathBuf;
 
@@ -12,18 +12,18 @@ use crate::types::{MicroUsd, TimeSpan, Tokens, WordEnum};
 
 /// A type of settings.
 pub(super) trait SettingValue: Sized {
-    /// Parses a value; fails with what is expected instead.
+    /// Parses a value; on failure, returns a description of the expected value.
     fn from_value(value: &ConfigValue) -> Result<Self, String>;
 
     /// Returns the setting as a value.
     fn to_value(&self) -> ConfigValue;
 
-    /// Returns what the values of the type are like.
+    /// Returns the type of the values, for the schema and the help.
     fn value_type() -> ValueType {
         ValueType::Text
     }
 
-    /// Returns the setting with absolute paths; `node` is what it was read from.
+    /// Returns the setting with absolute paths; `node` is the value from which the setting was parsed.
     fn resolve(self, _paths: &RelativePathBase, _node: &ConfigNode) -> Self {
         self
     }
@@ -67,7 +67,8 @@ impl SettingValue for bool {
     }
 }
 
-/// Implements [`SettingValue`] for numbers: the type, what its values are called, how one is read, and how it is written.
+/// Implements [`SettingValue`] for numbers: the Rust type, the type of the values, the expectation in messages, and how
+/// to read and write one.
 macro_rules! number_settings {
     ($($Type:ty: $value_type:ident, $expected:literal, $read:expr, $write:expr;)+) => {
         $(
@@ -90,7 +91,7 @@ macro_rules! number_settings {
 
 number_settings! {
     u64: Integer, "a whole number, not negative", read_integer, integer_value;
-    // What is too large for the type is outside every range, and the range is reported.
+    // A number too large for the type is outside every range, so the range is reported.
     u32: Integer, "a whole number, not negative",
         |value| Some(Self::try_from(read_integer(value)?).unwrap_or(Self::MAX)),
         |number| integer_value(u64::from(number));
@@ -149,7 +150,7 @@ fn integer_value(number: u64) -> ConfigValue {
     ConfigValue::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// Returns a number as a value, without a fraction where it has none.
+/// Returns a number as a value: an integer if it is whole.
 #[allow(clippy::cast_possible_truncation)] // checked by the bound
 fn number_value(number: f64) -> ConfigValue {
     let is_whole = number.fract() == 0.0 && number.abs() < 1e15;

@@ -1,7 +1,7 @@
 //! Reading settings from a table of values.
 //!
-//! Each field that is declared is looked up. Everything that is wrong is noted, instead of stopping at the first
-//! problem; what was never looked up is an unknown key.
+//! Each declared field is looked up. Reading does not stop at the first problem: all problems are collected. A key that
+//! was never looked up is unknown.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ use crate::types::nearest;
 /// Reads one table.
 pub(super) struct SettingsReader<'a> {
     table: Option<&'a ConfigTable>,
-    /// Where the table is.
+    /// The origin of the table.
     origin: ValueOrigin,
-    /// The key of the table, followed by a dot; empty for the whole.
+    /// The key of the table, followed by a dot; empty for the whole layer.
     path: String,
     known_keys: Vec<&'static str>,
     paths: &'a RelativePathBase,
@@ -31,7 +31,7 @@ pub(super) trait Field {
     /// The type of the field.
     type Output;
 
-    /// Reads the field; what is wrong is noted by the reader.
+    /// Reads the field; problems are added to the report of the reader.
     fn read(self, name: &'static str, doc: &str, from: &mut SettingsReader<'_>) -> Self::Output;
 }
 
@@ -44,7 +44,7 @@ impl<T, F: FnOnce(&'static str, &str, &mut SettingsReader<'_>) -> T> Field for F
 }
 
 impl<'a> SettingsReader<'a> {
-    /// Reads a whole layer; `path` is its key followed by a dot, empty unless it is a profile.
+    /// Reads a whole layer; `path` is its key followed by a dot, and empty unless the layer is a profile.
     pub(super) fn read_layer<T>(
         table: &'a ConfigTable,
         path: &str,
@@ -57,7 +57,7 @@ impl<'a> SettingsReader<'a> {
         Self { table: Some(table), origin, path, known_keys, paths, report }.finish(read)
     }
 
-    /// Returns everything that these settings declare.
+    /// Returns the declarations of these settings.
     pub(super) fn describe<T>(read: impl FnOnce(&mut SettingsReader<'_>) -> T) -> Description {
         let mut report =
             ReadReport { description: Some(Description::default()), ..ReadReport::default() };
@@ -71,7 +71,7 @@ impl<'a> SettingsReader<'a> {
         field.read(name, doc, self)
     }
 
-    /// Adds a key of this table to the description, if there is to be one.
+    /// Adds a key of this table to the description, if a description is collected.
     pub(super) fn declare(&mut self, name: &str, doc: &str, spec: KeySpec) {
         let path = self.key(name);
         if let Some(description) = &mut self.report.description {
@@ -79,12 +79,12 @@ impl<'a> SettingsReader<'a> {
         }
     }
 
-    /// Returns whether a key is known: under its condition, or for a description.
+    /// Returns whether a key is known: if its condition holds, and always for a description.
     pub(super) fn knows(&self, condition: bool) -> bool {
         condition || self.report.description.is_some()
     }
 
-    /// Returns a value, if it is set and right.
+    /// Returns the value of a key; `None` if it is not set or invalid.
     pub(super) fn value<T: SettingValue>(
         &mut self,
         name: &'static str,
@@ -102,7 +102,8 @@ impl<'a> SettingsReader<'a> {
         Some(value.ok()?.resolve(self.paths, node))
     }
 
-    /// Records a key and its value, which was read or has another type than expected. Returns whether the value is right.
+    /// Records a key and its value, which is a parsed value or an expectation that was not met. Returns whether the
+    /// value is valid.
     fn check_value(
         &mut self,
         name: &'static str,
@@ -199,7 +200,7 @@ impl<'a> SettingsReader<'a> {
         let mut read_entry = |reader: &mut SettingsReader<'_>| {
             let spec = KeySpec { is_required: true, ..KeySpec::default() };
             let own = reader.value::<ConfigName>("name", "The name.", spec);
-            // The rest is read also when the name is wrong, so that everything wrong is reported.
+            // The rest is read even if the name is invalid, so that all problems are reported.
             let entry = read(own.clone().or_else(|| ConfigName::parse("unnamed"))?, reader);
             Some((own?, entry?))
         };
@@ -240,7 +241,7 @@ impl<'a> SettingsReader<'a> {
         all.into_iter().map(|(_, entry)| entry).collect()
     }
 
-    /// Reads a table whose names are free.
+    /// Reads a table with free names.
     pub(super) fn string_map<T: SettingValue>(
         &mut self,
         name: &'static str,
@@ -265,23 +266,23 @@ impl<'a> SettingsReader<'a> {
         self.node(name).is_some()
     }
 
-    /// Reports that a key that has to be set is not.
+    /// Reports that a required key is not set.
     pub(super) fn report_missing(&mut self, name: &'static str) {
         self.known_keys.push(name);
         let missing = ProblemKind::Other(format!("`{}` is missing", self.key(name)));
         self.report.problem(self.origin.clone(), missing);
     }
 
-    /// Reports that a key can't have the value that it has.
+    /// Reports that the value of a key is invalid.
     pub(super) fn reject(&mut self, name: &'static str, expected: &str) {
-        // It is a known key, so that one mistake is not reported twice.
+        // The key counts as known, so that one mistake is not reported twice.
         self.known_keys.push(name);
         if let Some(node) = self.node(name) {
             self.report_invalid(name, node, expected);
         }
     }
 
-    /// Reports that an entry of a table whose names are free can't have this name or value.
+    /// Reports that the name or value of an entry is invalid, in a table with free names.
     pub(super) fn reject_entry(&mut self, name: &'static str, entry: &str, problem: &str) {
         let node = self.node(name).and_then(|node| node.value.as_table()?.get(entry));
         if let Some(node) = node {
@@ -299,7 +300,7 @@ impl<'a> SettingsReader<'a> {
         self.table?.get(name)
     }
 
-    /// Returns the table under a key, after reporting any other value there.
+    /// Returns the table under a key; reports any other value there.
     fn subtable(&mut self, name: &str) -> (Option<&'a ConfigTable>, ValueOrigin) {
         let Some(node) = self.node(name) else { return (None, self.origin.clone()) };
         let table = node.value.as_table();
@@ -309,7 +310,7 @@ impl<'a> SettingsReader<'a> {
         (table, node.key_origin.clone())
     }
 
-    /// Returns the reader of a table in this one.
+    /// Returns a reader of a table in this table.
     fn below<'b>(
         &'b mut self,
         table: Option<&'b ConfigTable>,
@@ -321,7 +322,7 @@ impl<'a> SettingsReader<'a> {
         SettingsReader { table, origin, path, known_keys: Vec::new(), paths, report }
     }
 
-    /// Reads the table, and reports the keys in it that were not looked up.
+    /// Reads the table, and reports the keys that were not looked up.
     fn finish<T>(mut self, read: impl FnOnce(&mut SettingsReader<'_>) -> T) -> T {
         let read = read(&mut self);
         for (name, node) in self.table.into_iter().flatten() {

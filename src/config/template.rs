@@ -37,7 +37,7 @@ impl ProjectPreset {
 /// The file with the JSON Schema, beside the configuration file.
 pub const SCHEMA_FILE: &str = "config.schema.json";
 
-/// The first line: editors that know TOML (taplo, Even Better TOML) complete and check the file by this schema.
+/// The first line: editors with TOML support (taplo, Even Better TOML) complete and check the file by this schema.
 const SCHEMA_LINE: &str = "#:schema ./config.schema.json\n";
 
 const HEAD: &str = "\
@@ -58,11 +58,11 @@ const PROFILES: &str = "
 #sandbox = { network = \"off\" }
 ";
 
-/// The name of an agent in the template.
+/// The name of the example agent in the template.
 const AGENT: &str = "docs";
 
-/// Returns the configuration file for a new project: what the preset sets, and every key with its default as a comment.
-/// `providers` are the names of the providers of models, for a comment.
+/// Returns the configuration file for a new project: the values of the preset, and every key with its default as a
+/// comment. `providers` are the names of the model providers, for a comment.
 pub fn template(preset: ProjectPreset, providers: &str) -> String {
     let mut text = format!("{HEAD}\n");
     let description = description();
@@ -165,7 +165,7 @@ mod tests {
         (settings, report)
     }
 
-    /// Reads a file with its profiles; fails the test when something is wrong with it.
+    /// Reads a file with its profiles; fails the test if the file has problems.
     fn read(text: &str) -> (Settings, ReadReport) {
         let document = ConfigDocument::new("config.toml".into(), text);
         let mut report = ReadReport::default();
@@ -200,7 +200,7 @@ mod tests {
         );
     }
 
-    /// With every `#` removed, each key is there with its default, or says that it has none.
+    /// Without its `#`, each key is there with its default, or is marked as having none.
     #[test]
     fn each_key_is_in_the_template_with_its_default() {
         let text = uncommented();

@@ -8,7 +8,7 @@ use globset::Glob;
 use super::setting_value::SettingValue;
 use super::value_tree::ConfigValue;
 
-/// Declares types of texts: each with what is expected, and the test that a text has to pass.
+/// Declares types of texts, each with the expectation in messages and the test for valid texts.
 macro_rules! text_types {
     ($($(#[$meta:meta])+ $Name:ident: $expected:literal, $is_valid:expr;)+) => {
         $(
@@ -86,7 +86,7 @@ impl HttpUrl {
         self.0.starts_with("http://") && !self.is_here()
     }
 
-    /// Returns whether it is an address of this machine.
+    /// Returns whether the address is one of this machine.
     fn is_here(&self) -> bool {
         let host = host(&self.0);
         let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
@@ -108,12 +108,12 @@ fn host(url: &str) -> &str {
     }
 }
 
-/// A text that may be secret: it is masked wherever it is shown.
+/// A text that may be secret; it is masked in all output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretText(String);
 
 impl SecretText {
-    /// Returns a text of one line; `None` for another one.
+    /// Returns the text; `None` if it has more than one line or contains NUL.
     pub fn parse(text: &str) -> Option<Self> {
         (!text.contains(['\0', '\n', '\r'])).then(|| Self(text.to_owned()))
     }

@@ -12,7 +12,7 @@ use super::origin::{ConfigDocument, LayerRank, ValueOrigin};
 use super::problem::ProblemKind;
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 
-/// Returns the origin of a part of a document, in bytes.
+/// Returns the origin of a part of a document, as a range of bytes.
 pub(super) type OriginAt<'a> = dyn Fn(Range<usize>) -> ValueOrigin + 'a;
 
 /// Parses a TOML document; reports every syntax error.
@@ -28,7 +28,7 @@ pub(super) fn parse_document(
     }
     errors.sort_by_key(|error| error.span().map_or(0, |span| span.start));
     for error in errors {
-        // The first line of the parser's message; the others are help.
+        // The first line of the parser's message is the problem; the others are help.
         let what = error.message().lines().next().unwrap_or_default().to_owned();
         report.problem(at(error.span().unwrap_or(0..0)), ProblemKind::Syntax(what));
     }
@@ -59,7 +59,7 @@ fn convert_value(value: DeValue<'_>, at: &OriginAt<'_>) -> ConfigValue {
         DeValue::String(text) => ConfigValue::Text(text.into_owned()),
         DeValue::Integer(integer) => match i64::from_str_radix(integer.as_str(), integer.radix()) {
             Ok(integer) => ConfigValue::Integer(integer),
-            // Beyond every range, which is reported as such.
+            // The number is outside every range, so the range is reported.
             Err(_) => ConfigValue::Float(integer.as_str().parse().unwrap_or(f64::INFINITY)),
         },
         DeValue::Float(float) => ConfigValue::Float(float.as_str().parse().unwrap_or(f64::NAN)),

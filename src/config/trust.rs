@@ -3,9 +3,10 @@
 //! The list is a text file in the state folder with a path on each line. Links in the paths are resolved, so that a
 //! link to a trusted folder is trusted, and its later targets are not.
 //!
-//! Beside it is a file for each folder, with the contents that the user has trusted: those of the project's configuration,
-//! its servers, profiles and agents, which say what is run and what is sent. If one of them changes, the folder is not
-//! trusted until the user has seen the change. A file that is removed changes nothing; it can do no more.
+//! Beside it, each trusted folder has a file with the contents that the user has trusted: those of the project's
+//! configuration, its servers, profiles and agents, which determine what is run and what is sent. If one of them
+//! changes, the folder is not trusted until the user has seen the change. Removing a file changes nothing, since a
+//! removed file has no effect.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -21,13 +22,13 @@ use super::checked_file::{self, ConfigFileError, FileOwner};
 use crate::types::{Durability, hex};
 use crate::workspace::{IoContext, IoError, create_private_folder, replace_file};
 
-/// The list of the folders that the user trusts.
+/// The list of trusted folders.
 #[derive(Clone, Debug)]
 pub struct TrustStore {
     file: PathBuf,
 }
 
-/// What the user has trusted in a folder.
+/// The trusted contents of a folder.
 #[derive(Serialize, Deserialize)]
 struct Trusted {
     folder: String,
@@ -35,18 +36,18 @@ struct Trusted {
     files: BTreeMap<String, String>,
 }
 
-/// A file of a trusted folder that is not as the user has trusted it.
+/// A file of a trusted folder whose contents differ from the trusted ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedFile {
-    /// Its path, relative to the folder.
+    /// The path, relative to the folder.
     pub path: String,
-    /// What the user has trusted; `None` if it was not there.
+    /// The trusted contents; `None` if the file did not exist.
     pub trusted: Option<String>,
-    /// What it says now.
+    /// The current contents.
     pub now: String,
 }
 
-/// Why the list of trusted folders could not be read or changed.
+/// An error in reading or changing the list of trusted folders.
 #[derive(Debug, Error)]
 pub enum TrustError {
     /// The list could not be read.
@@ -66,7 +67,7 @@ impl TrustStore {
         Self { file: state.join("trusted_folders") }
     }
 
-    /// Returns whether a folder is trusted. The folders in a trusted folder are not.
+    /// Returns whether a folder is trusted. The subfolders of a trusted folder are not.
     ///
     /// # Errors
     ///
@@ -76,7 +77,7 @@ impl TrustStore {
         Ok(canonical_line(folder).is_ok_and(|name| list.contains(&name)))
     }
 
-    /// Trusts a folder, with its configuration as it is now.
+    /// Trusts a folder with its current configuration.
     ///
     /// # Errors
     ///
@@ -93,12 +94,12 @@ impl TrustStore {
         Ok(written.io_context("write", &self.file)?)
     }
 
-    /// Returns the files of a trusted folder that are not as the user has trusted them; `None` if that was not recorded,
-    /// as by older versions.
+    /// Returns the files of a trusted folder whose contents differ from the trusted ones; `None` if no contents were
+    /// recorded, as by older versions.
     ///
     /// # Errors
     ///
-    /// Fails when the record is there and cannot be relied on.
+    /// Fails if the record exists and is not safe to read.
     pub fn changed(&self, folder: &Path) -> Result<Option<Vec<ChangedFile>>, TrustError> {
         let Some(trusted) = self.trusted(&canonical_line(folder)?)? else { return Ok(None) };
         let changed = steering(folder).into_iter().filter_map(|(path, now)| {
@@ -108,11 +109,11 @@ impl TrustStore {
         Ok(Some(changed.collect()))
     }
 
-    /// Trusts these changes, as they were shown.
+    /// Trusts these changes with the contents that were shown.
     ///
     /// # Errors
     ///
-    /// Fails when the record cannot be read or written.
+    /// Fails if the record cannot be read or written.
     pub fn accept(&self, folder: &Path, changed: &[ChangedFile]) -> Result<(), TrustError> {
         let name = canonical_line(folder)?;
         let _lock = self.lock()?;
@@ -146,13 +147,13 @@ impl TrustStore {
         self.file.with_file_name("trusted_files").join(hex(&digest[..16]) + ".json")
     }
 
-    /// Stops trusting a folder, if it was trusted.
+    /// Removes a folder from the trusted folders, if it is one of them.
     ///
     /// # Errors
     ///
     /// Fails if the list cannot be written.
     pub fn remove(&self, folder: &Path) -> Result<(), TrustError> {
-        // A folder that no longer exists can't be resolved.
+        // The path of a removed folder can't be resolved.
         let name = canonical_line(folder).unwrap_or_else(|_| folder.display().to_string());
         if !self.list()?.contains(&name) {
             return Ok(());
@@ -163,12 +164,12 @@ impl TrustStore {
         let after = rest.fold(String::new(), |text, other| text + other + "\n");
         replace_file(&self.file, after.as_bytes(), Durability::Full)
             .io_context("write", &self.file)?;
-        // Last: a folder of the list without a record would be trusted with whatever it has then.
+        // The record is removed last: a listed folder without a record would be trusted with whatever it contains then.
         let _ = fs::remove_file(self.record_of(&name));
         Ok(())
     }
 
-    /// Makes others wait that change the list or a record.
+    /// Takes the lock against other changes of the list or a record.
     fn lock(&self) -> Result<File, TrustError> {
         Ok(lock_folder_of(&self.file).io_context("write", &self.file)?)
     }
@@ -185,7 +186,8 @@ impl TrustStore {
     }
 }
 
-/// Locks the folder of a file as long as the result lives. Creates the folder if it is missing; only the user can read it.
+/// Locks the folder of a file until the result is dropped. Creates the folder if it is missing; only the user can read
+/// it.
 pub(super) fn lock_folder_of(path: &Path) -> io::Result<File> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     create_private_folder(folder)?;
@@ -194,7 +196,7 @@ pub(super) fn lock_folder_of(path: &Path) -> io::Result<File> {
     Ok(folder)
 }
 
-/// Returns the contents of a project's configuration files, by path. All of them are read before a folder is trusted.
+/// Returns the contents of a project's configuration files, by path. Trusting a folder records all of them.
 fn steering(folder: &Path) -> BTreeMap<String, String> {
     let below = |name: &str| {
         let entries = fs::read_dir(folder.join(name)).into_iter().flatten().flatten();
@@ -204,14 +206,14 @@ fn steering(folder: &Path) -> BTreeMap<String, String> {
     let files = [".mcp.json", ".architect/config.toml"].map(str::to_owned).into_iter();
     let files = files.chain(below(".architect/profiles")).chain(below(".architect/agents"));
     let read = files.filter_map(|path| {
-        // What can't be read counts for nothing, and is another content as soon as it can be.
+        // Unreadable files count as absent, and as changed once they become readable.
         let document = checked_file::read_file(&folder.join(&path), FileOwner::Project).ok()??;
         Some((path, document.text().to_owned()))
     });
     read.collect()
 }
 
-/// Returns the path of a folder as it is in the list.
+/// Returns the path of a folder in the form used in the list.
 fn canonical_line(folder: &Path) -> Result<String, TrustError> {
     let wrong = |what: String| TrustError::InvalidFolder(folder.to_owned(), what);
     let resolved = folder.canonicalize().map_err(|error| wrong(error.to_string()))?;
@@ -290,7 +292,7 @@ mod tests {
         ];
         let expected = expected.map(|(path, was_there)| (path.to_owned(), was_there));
         assert_eq!(changed.iter().map(summary).collect::<Vec<_>>(), expected);
-        // What was shown is accepted, and not what stands there by now.
+        // The shown contents are accepted, not those that the file has by now.
         write(".mcp.json", "[]");
         store.accept(&work, &changed).unwrap();
         assert_eq!(store.changed(&work).unwrap().unwrap()[0].now, "[]");

@@ -1,4 +1,4 @@
-//! The part of a project's layer that applies while its folder is not trusted: what tightens.
+//! The part of a project's layer that applies while its folder is not trusted: values that tighten.
 
 use super::agents;
 use super::effective::EffectiveValue;
@@ -8,12 +8,12 @@ use super::problem::{ConfigNotice, NoticeCause};
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 use crate::types::matches_wildcard;
 
-/// Why values of a layer are ignored.
+/// The reason why values of a layer are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IgnoredBecause {
     /// The project's folder is not trusted.
     UntrustedFolder,
-    /// They were stored in a folder that commands may have written.
+    /// The values were stored in a folder that commands may have written.
     StoredInWorkspace,
 }
 
@@ -31,22 +31,22 @@ impl IgnoredBecause {
     }
 }
 
-/// The values that a layer has to tighten.
+/// The values that a restricted layer may only tighten.
 pub(super) struct TightenedValues<'a> {
     /// The values of the layers below.
     pub(super) below: &'a [EffectiveValue],
-    /// The values of all layers without restrictions, also of those above.
+    /// The values of all unrestricted layers, including those above.
     pub(super) trusted: &'a [EffectiveValue],
 }
 
 impl<'a> TightenedValues<'a> {
-    /// Returns the values that one of this key has to tighten; none if it has to be ignored. An agent's key that is not
-    /// set has the value that it inherits, also from a layer above.
+    /// Returns the values that a new value of this key has to tighten; if empty, the new value is ignored. For an
+    /// agent's key that is not set, these are the values that it inherits, also from a layer above.
     fn bounds(&self, path: &str) -> Vec<&'a EffectiveValue> {
         let find = |values: &'a [EffectiveValue], path: &str| {
             values.iter().find(|shown| shown.key == path)
         };
-        // Every key of a section has a value; those of an agent that only the project defines have none.
+        // Every key of a section has a value. Only keys of agents that the project alone defines have none.
         let Some(own) = find(self.below, path) else { return Vec::new() };
         match agents::inherited_key(path).filter(|_| own.value.is_none()) {
             Some(key) => {
@@ -57,7 +57,7 @@ impl<'a> TightenedValues<'a> {
     }
 }
 
-/// Returns the part of a layer that tightens other values, and reports each key that is ignored; `path` is the key of the
+/// Returns the part of a layer that tightens other values, and reports each ignored key; `path` is the key of the
 /// table, followed by a dot.
 pub(super) fn tighten(
     table: ConfigTable,
@@ -74,7 +74,7 @@ pub(super) fn tighten(
                 let is_stricter = !bounds.is_empty()
                     && bounds.iter().all(|shown| tightens(key, &value, shown.value.as_ref()));
                 match bounds.iter().map(|shown| shown.origin.rank).max().filter(|_| is_stricter) {
-                    // It takes precedence over a value of another key only if the value that it tightens does.
+                    // The value takes precedence over a value of another key only if the tightened value does.
                     Some(rank) => node.origin.rank = rank,
                     None => ignored(node.key_origin.clone(), &path),
                 }
@@ -115,7 +115,7 @@ fn tightens(key: &KeySpec, value: &ConfigValue, current: Option<&ConfigValue>) -
     }
 }
 
-/// Returns whether each item of a list is held by one of the current list.
+/// Returns whether each item of a list is covered by an item of the current list.
 fn holds_all(
     current: Option<&ConfigValue>,
     value: &ConfigValue,
@@ -129,8 +129,8 @@ fn holds_all(
     lists.is_some_and(|(current, items)| items.iter().all(|item| is_held(current, item)))
 }
 
-/// Returns whether a pattern matches everything that another one matches. Each alternative of the other one is compared
-/// as a text: only a `*` of the pattern can match its `*`, and then also any text in that place.
+/// Returns whether a pattern matches everything that another pattern matches. Each alternative of the other pattern is
+/// compared as a text: only a `*` matches the other's `*`, and then also any text in that place.
 fn includes_pattern(pattern: &str, other: &str) -> bool {
     other.split('|').all(|other| matches_wildcard(pattern, other))
 }

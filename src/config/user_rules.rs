@@ -1,4 +1,4 @@
-//! Adds permission rules to the user's own configuration file, whose other text stays as it is.
+//! Adds permission rules to the user's own configuration file. All other text of the file stays as it is.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use super::trust::lock_folder_of;
 use crate::types::Durability;
 use crate::workspace::{IoContext, IoError, TemporaryFile};
 
-/// Why a rule could not be added.
+/// An error in adding a rule.
 #[derive(Debug, Error)]
 pub enum UserRuleError {
     /// The file can't be read or written.
@@ -23,20 +23,20 @@ pub enum UserRuleError {
     Form(PathBuf),
 }
 
-/// Adds a rule to `permissions.allow` of a configuration file, unless it is there. Creates the file if it is missing;
-/// otherwise it keeps its mode, and on an error its content.
+/// Adds a rule to `permissions.allow` of a configuration file, unless the rule is there. Creates the file if it is
+/// missing. An existing file keeps its mode, and on an error its content.
 ///
 /// # Errors
 ///
 /// Fails if the file can't be read or written, is write-protected, or is not a configuration into which the rule can be
 /// inserted.
 pub fn allow_in_user_config(path: &Path, rule: &str) -> Result<(), UserRuleError> {
-    // It may be a link into a folder of the user's settings, which stays one.
+    // The path may be a link into another folder of the user's settings; it stays a link.
     let path = &match path.is_symlink() {
         true => path.canonicalize().io_context("change", path)?,
         false => path.to_owned(),
     };
-    // Two runs may add a rule at the same moment: each reads what the other one has written.
+    // Under the lock, two runs that add a rule at the same moment each read the change of the other.
     let _lock = lock_folder_of(path).io_context("change", path)?;
     let (text, mode) = match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -53,7 +53,7 @@ pub fn allow_in_user_config(path: &Path, rule: &str) -> Result<(), UserRuleError
     if changed == text {
         return Ok(());
     }
-    // It is replaced by another file, which the system would permit.
+    // Replacing a write-protected file by a new one would succeed, so the mode is checked here.
     if mode.readonly() {
         Err(io::ErrorKind::PermissionDenied).io_context("change", path)?;
     }
@@ -66,7 +66,7 @@ pub fn allow_in_user_config(path: &Path, rule: &str) -> Result<(), UserRuleError
     Ok(write().io_context("change", path)?)
 }
 
-/// Returns the text with the rule; `None` if no insertion gives exactly that.
+/// Returns the text with the rule; `None` if no insertion adds exactly this rule.
 fn insert_rule(text: &str, rule: &str) -> Option<String> {
     let before: Table = toml::from_str(text).ok()?;
     let mut after = before.clone();
@@ -159,7 +159,7 @@ mod tests {
         let refused = allow_in_user_config(&path, "run_command(make)").unwrap_err();
         assert!(refused.to_string().starts_with("could not change "), "{refused}");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
-        // A rule that is there needs no change.
+        // Adding an existing rule changes nothing.
         allow_in_user_config(&path, "grep").unwrap();
         mode(0o640);
         allow_in_user_config(&path, "run_command(make)").unwrap();
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(text.matches("run_command(").count(), 16, "{text}");
     }
 
-    /// A link whose target is missing is not replaced by a file.
+    /// A link with a missing target is not replaced by a file.
     #[test]
     fn a_link_without_a_target_stays_as_it_is() {
         let folder = tempfile::tempdir().unwrap();

@@ -14,20 +14,20 @@ pub(super) type ConfigTable = BTreeMap<String, ConfigNode>;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ConfigNode {
     pub(super) value: ConfigValue,
-    /// Where the value is.
+    /// The origin of the value.
     pub(super) origin: ValueOrigin,
-    /// Where its key is.
+    /// The origin of its key.
     pub(super) key_origin: ValueOrigin,
 }
 
-/// A value, as TOML has them.
+/// A TOML value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ConfigValue {
     Bool(bool),
     Integer(i64),
     Float(f64),
     Text(String),
-    /// A text from a variable or an option, whose type depends on the key.
+    /// A text from a variable or an option; its type depends on the key.
     Untyped(String),
     Date(String),
     List(Vec<ConfigNode>),
@@ -73,8 +73,8 @@ impl ConfigValue {
         }
     }
 
-    /// Describes the value of a key for messages: shortened, and only by its kind if it might be a secret, or a secret in
-    /// the wrong place.
+    /// Describes the value of a key for messages. Long values are shortened. Possible secrets, even under a wrong key,
+    /// are described by their kind only.
     pub(super) fn describe(&self, key: &str) -> String {
         let (kind, shown) = match self {
             Self::Untyped(text) if text.parse::<f64>().is_ok() => return text.clone(),
@@ -84,7 +84,7 @@ impl ConfigValue {
             Self::Date(text) => return text.clone(),
             Self::Bool(_) | Self::Integer(_) | Self::Float(_) => return self.to_string(),
         };
-        // What is in a list or a table has names as well.
+        // Lists and tables contain names, too.
         let names = if kind == "a string" { key.to_owned() } else { format!("{key} {shown}") };
         if suggests_secret(&names) || may_be_secret(&shown) {
             return kind.to_owned();
@@ -97,7 +97,7 @@ impl ConfigValue {
     }
 }
 
-/// How much of a value a message shows.
+/// The maximum length of a value in a message, in characters.
 const MAX_SHOWN_CHARS: usize = 60;
 
 impl Serialize for ConfigValue {
@@ -122,7 +122,7 @@ impl fmt::Display for ConfigValue {
     }
 }
 
-/// Inserts a value at a path, with the tables on the way.
+/// Inserts a value at a path; creates missing tables on the way.
 pub(super) fn insert_at_path(
     table: &mut ConfigTable,
     path: &str,

@@ -1,9 +1,9 @@
-//! What has changed in the workspace since a commit, for `--context-git-diff`.
+//! Changes in the workspace since a commit, for `--context-git-diff`.
 //!
-//! Git runs such that no program of the workspace runs. A repository's own configuration can name programs: a monitor of
-//! the file system, hooks, drivers for differences and for text, filters, ways to fetch what is missing. The author of the
-//! workspace chose them. So git gets an environment with nothing of the caller's in it, options that turn each of these
-//! off, and a work tree that is where it is, whatever the configuration says.
+//! Git runs in a way that never runs a program of the workspace. A repository's own configuration can name programs: a
+//! file system monitor, hooks, drivers for differences and for text, filters, ways to fetch missing objects. The author
+//! of the workspace chose them, so git gets an environment without the caller's variables, options that turn off each
+//! of these programs, and a fixed work tree, whatever the configuration says.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -17,25 +17,25 @@ use crate::exec::{CommandEnd, CommandOutcome, CommandSpec, ExecError, Supervisor
 use crate::port::CancellationToken;
 use crate::workspace::WorkspaceRoot;
 
-/// What has changed in the workspace since a commit.
+/// The changes in the workspace since a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceDiff {
     /// The commit, as the user named it.
     pub since: String,
-    /// The difference as a patch; its middle is left out when it is long.
+    /// The difference as a patch. The middle of a long patch is left out.
     pub patch: String,
-    /// Bytes of it that are left out.
+    /// The number of omitted bytes of the patch.
     pub omitted_bytes: u64,
 }
 
-/// Why it is not known what has changed.
+/// An error in determining the changes.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DiffError {
     /// There is no git.
     #[error("git was not found")]
     NoGit,
-    /// Git could take the text for an option, or for more than one word.
+    /// The text is not a commit name: git could take it for an option, or for several words.
     #[error(
         "invalid commit name '{0}': it must not be empty, begin with '-' or contain white space"
     )]
@@ -43,13 +43,13 @@ pub enum DiffError {
     /// The workspace is in no repository.
     #[error("{0} is not in a git repository")]
     NoRepository(String),
-    /// There is no such commit.
+    /// The commit does not exist.
     #[error("there is no commit '{0}' in the repository of the workspace")]
     UnknownCommit(String),
     /// Git failed.
     #[error("git could not show what has changed: {0}")]
     GitFailed(String),
-    /// A filter that would run has a name with which it cannot be turned off.
+    /// A filter has a name with which git can't be given the options that turn it off.
     #[error("the git configuration of the workspace has filters that cannot be turned off")]
     UnsafeFilterName,
     /// Git could not be started.
@@ -57,10 +57,10 @@ pub enum DiffError {
     Exec(#[from] ExecError),
 }
 
-/// How many bytes are kept of the beginning of a patch, and as many of its end.
+/// The number of bytes of a patch that are kept, of the beginning and of the end each.
 const KEPT_BYTES: usize = 32 * 1024;
 
-/// How many bytes of a configuration's names are read. No one writes a configuration with more.
+/// The maximum number of bytes of a configuration's names. Real configurations are smaller.
 const MAX_CONFIG_NAMES_BYTES: usize = 256 * 1024;
 
 /// The time limit of a git command.
@@ -71,7 +71,7 @@ const SAFE_SETTINGS: &str = "
     core.fsmonitor=false core.hooksPath=/dev/null core.pager=cat protocol.allow=never diff.submodule=short
 ";
 
-/// The environment of git: no configuration of a user, no fetching, no locks, no prompts.
+/// The environment of git: no user configuration, no fetching, no locks, no prompts.
 const GIT_ENVIRONMENT: &str = "
     GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL=
     GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 HOME=/dev/null LC_ALL=C
@@ -80,18 +80,18 @@ const GIT_ENVIRONMENT: &str = "
 /// The settings of a filter, each with the value that turns it off.
 const FILTER_SETTINGS: [&str; 4] = ["clean=", "smudge=", "process=", "required=false"];
 
-/// Finds git in the folders of a search path. A folder that is not absolute could be one of the workspace.
+/// Finds git in the folders of a search path. Relative folders are skipped, since they could be in the workspace.
 pub fn find_git(path: &OsStr) -> Option<PathBuf> {
     let folders = env::split_paths(path).filter(|folder| folder.is_absolute());
     folders.map(|folder| folder.join("git")).find(|program| program.is_file())
 }
 
-/// Returns what has changed in the workspace since a commit (a branch, a tag, `HEAD~2`, a digest), committed or not.
-/// Nothing of the workspace is executed.
+/// Returns the changes in the workspace since a commit (a branch, a tag, `HEAD~2`, a digest), committed or not.
+/// Executes nothing of the workspace.
 ///
 /// # Errors
 ///
-/// Fails when there is no repository or no such commit, and when git fails or takes too long.
+/// Fails if there is no repository or no such commit, and if git fails or takes too long.
 pub fn diff_since(
     git: &Path,
     supervisor: &Supervisor,
@@ -137,20 +137,20 @@ pub fn diff_since(
     Ok(WorkspaceDiff { since: since.to_owned(), patch, omitted_bytes })
 }
 
-/// Returns the top of the repository that a folder is in.
+/// Returns the top folder of the repository that contains a folder.
 pub(super) fn repository_root(folder: &Path) -> Option<&Path> {
     folder.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok())
 }
 
-/// Returns the settings that turn the filters of a configuration off; `None` if one has a name that cannot be given to
+/// Returns the settings that turn off the filters of a configuration; `None` if the name of a filter can't be passed to
 /// git.
 fn disabled_filters(names: &str) -> Option<Vec<String>> {
     let mut settings = Vec::new();
     for name in names.lines() {
         let Some(setting) = name.strip_prefix("filter.") else { continue };
         let Some((driver, _)) = setting.rsplit_once('.') else { continue };
-        // The output was made plain: what was no text is replaced, and control characters are escapes. A name with
-        // `=` cannot be distinguished from its value.
+        // The output is already sanitized: invalid UTF-8 is replaced, and control characters are escaped. A name with
+        // `=` can't be distinguished from its value.
         if driver.contains(['\\', '\u{fffd}', '=']) {
             return None;
         }
@@ -161,7 +161,7 @@ fn disabled_filters(names: &str) -> Option<Vec<String>> {
     Some(settings)
 }
 
-/// Returns the command line of git; `settings` count more than those of the repository.
+/// Returns the command line of git; `settings` override those of the repository.
 fn git_command(git: &Path, top: &Path, settings: &[String], arguments: &[&str]) -> Vec<OsString> {
     let mut argv: Vec<OsString> = ["/usr/bin/env", "-i"].map(OsString::from).to_vec();
     argv.extend(GIT_ENVIRONMENT.split_whitespace().map(OsString::from));
@@ -182,7 +182,7 @@ fn git_command(git: &Path, top: &Path, settings: &[String], arguments: &[&str]) 
     argv
 }
 
-/// Returns why git failed, in its words.
+/// Returns git's own message about its failure.
 fn failure_message(outcome: &CommandOutcome) -> String {
     match outcome.end {
         CommandEnd::TimedOut => format!("it took longer than {} s", GIT_TIMEOUT.as_secs()),
@@ -198,7 +198,7 @@ fn is_object_id(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns the changes as the model reads them.
+/// Returns the section of the prompt with the changes.
 pub(super) fn diff_section(changes: &WorkspaceDiff) -> PromptSection {
     let WorkspaceDiff { since, patch, omitted_bytes } = changes;
     let text = match patch.trim_end() {

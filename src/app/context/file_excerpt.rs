@@ -1,4 +1,4 @@
-//! The beginning of a text file, as much as there is room for.
+//! The beginning of a text file, limited in size.
 
 use std::io::Read;
 
@@ -12,7 +12,7 @@ pub(in crate::app) struct FileExcerpt {
     pub(in crate::app) omitted_bytes: u64,
 }
 
-/// Reads so many bytes of a file at the most; nothing of one that is no text.
+/// Reads the beginning of a file, up to a number of bytes; nothing if the file is not text.
 pub(in crate::app) fn read_excerpt(
     root: &WorkspaceRoot,
     path: &RelPath,

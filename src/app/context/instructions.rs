@@ -1,6 +1,6 @@
 //! Instructions of the project for agents: `AGENTS.md`, the nearest first; `CLAUDE.md`; `.architect.md`.
 //!
-//! They lie in the workspace, and in the folders above it up to the top of its repository.
+//! These files are in the workspace, and in the folders above it up to the top of its repository.
 
 use std::fmt::Write as _;
 
@@ -11,13 +11,13 @@ use crate::workspace::{RelPath, WorkspaceRoot};
 /// The files, in the order in which they are shown.
 const FILE_NAMES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", ".architect.md"];
 
-/// The most of one file, in bytes.
+/// The maximum number of bytes of one file.
 const MAX_FILE_BYTES: usize = 32 * 1024;
 
-/// The most of all of them together, in bytes.
+/// The maximum number of bytes of all files together.
 const MAX_TOTAL_BYTES: usize = 64 * 1024;
 
-/// With less space than this, in bytes, the beginning of a file is of no use.
+/// The least space for a file, in bytes; less of its beginning would be of no use.
 const MIN_USEFUL_BYTES: usize = 1024;
 
 const PREFACE: &str = "\
@@ -25,7 +25,7 @@ The project asks for this. Follow it unless the user's task says otherwise; wher
 that comes first counts.
 ";
 
-/// Returns the instructions; `guides` are further files of that kind, which lie deeper.
+/// Returns the instructions; `guides` are further files of this kind in subfolders.
 pub(super) fn instructions_section(root: &WorkspaceRoot, guides: &[String]) -> PromptSection {
     let mut section = PromptSection::default();
     let mut shown: Vec<String> = Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn instructions_section(root: &WorkspaceRoot, guides: &[String]) -> P
                     _ => format!("{heading} is too long; its last {omitted} bytes are left out"),
                 });
             }
-            // Many projects keep one text under two names, or let one name point to the other.
+            // Many projects have the same text under two names, or a file that refers to the other one.
             let is_known = shown.contains(&text) || text.starts_with("@AGENTS.md");
             if text.is_empty() || is_known && omitted == 0 {
                 continue;
@@ -78,8 +78,8 @@ pub(super) fn instructions_section(root: &WorkspaceRoot, guides: &[String]) -> P
     section
 }
 
-/// Returns where instructions may lie, the nearest first: the path from the workspace (empty, `../`, `../../`), and the
-/// folder in a root.
+/// Returns the folders with instructions, the nearest first: the prefix of paths relative to the workspace (empty,
+/// `../`, `../../`), and the folder in a root.
 fn instruction_folders(root: &WorkspaceRoot) -> Vec<(String, WorkspaceRoot, RelPath)> {
     let mut folders = vec![(String::new(), root.clone(), RelPath::root())];
     let above = repository_root(root.path()).filter(|top| *top != root.path());
@@ -144,7 +144,7 @@ mod tests {
         let expected = ["AGENTS.md", "../../AGENTS.md", "../CLAUDE.md", "../../.architect.md"];
         assert_eq!(headings(&section), expected);
         assert!(section.text.contains("### AGENTS.md\n\nnear\n") && section.notices.is_empty());
-        // Without a repository nothing above the workspace counts.
+        // Without a repository, only the workspace itself counts.
         assert_eq!(headings(&shown(&folder.path().join("repo"))), ["AGENTS.md", ".architect.md"]);
     }
 

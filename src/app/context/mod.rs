@@ -1,10 +1,10 @@
 //! The system prompt.
 //!
-//! It has the agent's own prompt, where it runs, what the project asks of agents, which skills there are, how the
-//! project is laid out, and what has changed since a commit when the user asks for that. The same files make the same
-//! bytes, for a provider's prompt cache holds only as long as no byte changes: there is no clock in it, and no
-//! date. Everything of the workspace is read through its confined handle, and every part has a size that
-//! it does not exceed; what is left out is marked in its place for the model, and is a notice for the user.
+//! The prompt consists of the agent's own prompt, the environment, the project's instructions for agents, the available
+//! skills, the structure of the project, and the changes since a commit if the user asks for them. The same files
+//! result in the same bytes, because a provider's prompt cache is valid only as long as no byte changes: the prompt
+//! contains no time and no date. All files of the workspace are read through its confined handle. Each part has a
+//! maximum size; omissions are marked in place for the model, and reported to the user as notices.
 
 mod diff;
 pub(in crate::app) mod file_excerpt;
@@ -21,25 +21,25 @@ use super::skills::Skill;
 use crate::workspace::index::{IndexSettings, WorkspaceIndex};
 use crate::workspace::{RelPath, WorkspaceRoot};
 
-/// A system prompt, and what the user should know of it.
+/// A system prompt, with notices for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemPrompt {
     /// The prompt.
     pub text: Arc<str>,
-    /// What was left out or could not be read, a sentence each.
+    /// The parts that were left out or could not be read, a sentence each.
     pub notices: Vec<String>,
 }
 
 /// A part of the prompt under a heading.
 #[derive(Debug, Default)]
 struct PromptSection {
-    /// Its text, without the heading; an empty part is left out.
+    /// The text, without the heading; an empty section is left out.
     text: String,
     notices: Vec<String>,
 }
 
-/// Returns the system prompt, which begins with the agent's own. Without index settings, the structure of the workspace is
-/// left out.
+/// Returns the system prompt, which begins with the agent's own prompt. Without index settings, the structure of the
+/// workspace is left out.
 pub fn build_system_prompt(
     agent_prompt: &str,
     root: &WorkspaceRoot,

@@ -1,4 +1,4 @@
-//! The skills: their names and descriptions, and how the model reads the rest.
+//! The section about skills: their names and descriptions, and the way to read the rest.
 
 use std::fmt::Write as _;
 
@@ -6,19 +6,19 @@ use super::PromptSection;
 use crate::app::skills::{MAX_SKILLS, Skill, SkillScope, SkillStatus};
 use crate::tools::{READ_FILE, READ_SKILL};
 
-/// The most of all descriptions together, in bytes.
+/// The maximum number of bytes of all descriptions together.
 const MAX_DESCRIPTION_BYTES: usize = 16 * 1024;
 
 const PREFACE: &str = "\
 Instructions for certain kinds of work. When the task is of such a kind, read the skill before you begin, and follow it: \
 ";
 
-/// Returns what skills there are. If all descriptions together are too long, each gets the same space.
+/// Returns the section about the skills. If all descriptions together are too long, each gets the same space.
 pub(super) fn skills_section(skills: &[Skill]) -> PromptSection {
     let mut section = PromptSection::default();
     let is_invalid = |skill: &&Skill| skill.status == SkillStatus::Invalid;
     for skill in skills.iter().filter(is_invalid) {
-        // The name of a folder may have line breaks, which would look like other lines of the log.
+        // The name of a folder may contain line breaks, which would look like further lines of the log.
         let file = skill.file.to_string_lossy().replace(char::is_control, " ");
         let why = skill.reason.as_deref().unwrap_or_default();
         section.notices.push(format!("the skill {file} is left out: {why}"));
@@ -75,7 +75,7 @@ pub(super) fn skills_section(skills: &[Skill]) -> PromptSection {
     section
 }
 
-/// Returns the skills that an agent can read, by the tools that it may use.
+/// Returns the skills that an agent can read with the tools that it may use.
 pub(in crate::app) fn readable_skills(
     skills: &[Skill],
     may_use: impl Fn(&str) -> bool,

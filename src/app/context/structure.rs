@@ -1,11 +1,11 @@
-//! The structure of the project, for the model.
+//! The section about the structure of the project.
 
 use std::fmt::Write as _;
 
 use super::PromptSection;
 use crate::workspace::index::{FolderTree, IndexCoverage, IndexResult, TreeEntry};
 
-/// The most languages that are named.
+/// The maximum number of languages that are named.
 const MAX_LANGUAGES: usize = 10;
 
 /// Returns the structure of a workspace.
@@ -43,7 +43,7 @@ pub(super) fn structure_section(indexed: &IndexResult) -> PromptSection {
     PromptSection { text, notices: Vec::from_iter(notice) }
 }
 
-/// Writes a folder's entries, and what is in them. Where not all is shown, each folder has the count of its files.
+/// Writes the tree below a folder. Unless it is complete, each folder has the count of its files.
 fn write_tree(text: &mut String, folder: &FolderTree, depth: usize, detailed: bool) {
     let indent = "  ".repeat(depth);
     for (name, node) in &folder.entries {

@@ -1,7 +1,7 @@
 //! The demonstration: a real run on a throw-away workspace, with a model that plays a script.
 //!
-//! Everything but the model is real: files, tools, confinement, the journal. No configuration is read, no key is needed,
-//! and nothing is left behind.
+//! Everything except the model is real: files, tools, confinement, the journal. No configuration is read, no key is
+//! needed, and nothing is left behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,13 +28,13 @@ const FILES: [(&str, &str); 3] = [
     ("test.sh", include_str!("workspace/test.sh")),
 ];
 
-/// What the model says.
+/// The script of the model's replies.
 const SCRIPT: &str = include_str!("script.toml");
 
-/// What the user says.
+/// The user's message.
 const TASK: &str = "The test fails. Find out why, and fix it.";
 
-/// The test, and how long it may take.
+/// The command that tests the workspace, and its time limit.
 const TEST_COMMAND: (&str, Duration) = ("sh test.sh", Duration::from_secs(30));
 
 /// A workspace with a failing test, and everything that a run needs to fix it.
@@ -45,11 +45,11 @@ pub struct Demo {
 }
 
 impl Demo {
-    /// Makes the workspace.
+    /// Creates the workspace.
     ///
     /// # Errors
     ///
-    /// Fails when it can't be made.
+    /// Fails if the workspace can't be created.
     pub fn new(world: ProcessEnv) -> Result<Self, AppError> {
         let failed = |error: std::io::Error| {
             AppError::system_error("make the workspace of the demonstration", &error)
@@ -80,7 +80,7 @@ impl Demo {
         &self.setup.config.workspace
     }
 
-    /// Returns what the model has to do.
+    /// Returns the request of the demonstration.
     ///
     /// # Errors
     ///
@@ -90,11 +90,11 @@ impl Demo {
         Ok(RunRequest::new(TASK, SessionTarget::New(store, None), CostSource::Agent))
     }
 
-    /// Runs the test of the workspace; returns whether it passes, and what it prints.
+    /// Runs the test of the workspace; returns whether it passes, and its output.
     ///
     /// # Errors
     ///
-    /// Fails when it can't be run.
+    /// Fails if the test can't be run.
     pub fn run_test(&self) -> Result<(bool, String), AppError> {
         let (line, timeout) = TEST_COMMAND;
         let command = CommandSpec { timeout: Some(timeout), ..self.setup.sandbox.command(line) };
@@ -108,7 +108,7 @@ impl Demo {
         TEST_COMMAND.0
     }
 
-    /// Leaves the workspace where it is, and returns its folder.
+    /// Keeps the workspace on disk, and returns its folder.
     pub fn keep_workspace(self) -> PathBuf {
         let Self { setup, folder } = self;
         drop(folder.keep());

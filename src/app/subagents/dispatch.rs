@@ -29,35 +29,35 @@ pub(in crate::app) struct DispatchTool {
     spec: ToolSpec,
 }
 
-/// What the model says.
+/// The arguments of a call.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DispatchArguments {
-    /// The agent that does it.
+    /// The agent for the task.
     agent: String,
-    /// What it is to do, with all that it has to know: it sees nothing of this conversation.
+    /// The task, with all that the agent has to know: it sees nothing of this conversation.
     task: String,
-    /// After how many steps it has to stop and report. Default: as many as its settings allow.
+    /// The maximum number of steps before the agent has to stop and report. Default: as many as its settings allow.
     max_steps: Option<u32>,
 }
 
-/// A call of it: the task of a sub-agent.
+/// A call of the tool: the task of a sub-agent.
 pub(super) struct DispatchCall {
     pub(super) subagents: Arc<SubagentContext>,
     pub(super) agent: AgentDefinition,
     pub(super) task: Arc<str>,
-    /// The session of its run.
+    /// The session of the sub-agent's run.
     pub(super) session: SessionId,
-    /// Whether the session is that of an interrupted call, which goes on with it.
+    /// Whether the session is that of an interrupted call, which this call continues.
     pub(super) is_interrupted: bool,
-    /// Among the calls that may change something.
+    /// Counts this call among those that may change files.
     writer: Option<WriterCount>,
-    /// Whether it works in a worktree of its own, once that is decided.
+    /// Whether the sub-agent works in its own worktree, once decided.
     is_isolated: OnceLock<bool>,
 }
 
 impl DispatchTool {
-    /// Returns the tool of an agent that has these tools.
+    /// Returns the tool for an agent with these tools.
     pub(in crate::app) fn new(subagents: SubagentContext, inherited: Vec<Arc<str>>) -> Self {
         let agents: Vec<AgentDefinition> = subagents.setup.config.agents().collect();
         let listed = agents.iter().map(|agent| {
@@ -110,8 +110,8 @@ impl Tool for DispatchTool {
 }
 
 impl DispatchCall {
-    /// Returns the worktrees, if it works in one of its own. `has_others` says whether others that may change something
-    /// were dispatched with it.
+    /// Returns the worktrees if the sub-agent works in its own worktree. `has_others` determines whether other calls
+    /// that may change files were dispatched at the same time.
     fn decide(&self, has_others: impl Fn(&WriterCount) -> bool) -> Option<&SubagentWorktrees> {
         let (writer, worktrees) = (self.writer.as_ref()?, self.subagents.worktrees.as_ref()?);
         let decide = || match self.agent.isolation {
@@ -125,8 +125,8 @@ impl DispatchCall {
         self.is_isolated.get_or_init(decide).then_some(worktrees)
     }
 
-    /// Returns the worktrees, if it works in one of its own. Without an earlier decision about its access, as after a
-    /// resume, others may run.
+    /// Returns the worktrees if the sub-agent works in its own worktree. Without an earlier decision by
+    /// `access`, as after a resume, other calls may be running.
     pub(super) fn worktrees(&self) -> Option<&SubagentWorktrees> {
         self.decide(|_| true)
     }
@@ -145,7 +145,7 @@ impl ToolInvocation for DispatchCall {
         vec![CallTarget::Name(self.agent.name.to_string())]
     }
 
-    /// Agents that change nothing in these files, and never ask, may work side by side.
+    /// Agents that change nothing in these files, and never ask, may run concurrently.
     fn access(&self) -> CallAccess {
         let is_isolated = self.decide(WriterCount::has_others).is_some();
         if (is_isolated || self.agent.is_read_only()) && !self.asks() {

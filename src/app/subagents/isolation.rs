@@ -1,10 +1,10 @@
-//! Sub-agents that may change something, side by side: each works in a worktree of its own, and its changes are applied to
-//! the files of its dispatcher when it is done, or not at all.
+//! Isolation of concurrent sub-agents that may change files: each works in its own worktree. When it is done, its
+//! changes are applied to the files of its dispatcher, or not at all.
 //!
-//! The name of the worktree follows from the session, which is in the dispatcher's journal before the sub-agent starts. So a
-//! resumed dispatcher finds both, and goes on where they are: it makes the worktree, resumes the session in it, applies the
-//! changes, or completes that. That they were applied is in the record of the worktree, which stays until the dispatcher's
-//! journal has the result.
+//! The name of the worktree follows from the session, which is in the dispatcher's journal before the sub-agent starts.
+//! So a resumed dispatcher finds the worktree and the session in their present state, and continues: it creates the
+//! worktree, resumes the session in it, applies the changes, or completes that. The record of the worktree contains
+//! that its changes were applied, and is kept until the dispatcher's journal has the result.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -30,29 +30,30 @@ pub(in crate::app) struct SubagentWorktrees {
     worktrees: Worktrees,
     /// The workspace of the run.
     workspace: PathBuf,
-    /// Held while the files of the workspace are copied or changed.
+    /// Locked while the files of the workspace are copied or changed.
     files: Mutex<()>,
     /// The worktrees whose changes were applied.
     applied: Mutex<Vec<Arc<str>>>,
-    /// The worktrees that sub-agents work in, or that stay with changes that are not applied, by their names.
+    /// The worktrees in use by sub-agents, or kept with unapplied changes, by their names.
     unapplied: Mutex<BTreeMap<String, UnappliedWork>>,
-    /// The sessions of calls that were interrupted, by their arguments.
+    /// The sessions of interrupted calls, by their arguments.
     interrupted: Mutex<HashMap<Arc<str>, Vec<SessionId>>>,
-    /// Calls that may change something, and are not over yet.
+    /// The number of unfinished calls that may change files.
     writers: Arc<AtomicUsize>,
 }
 
-/// Counts a call that may change something, until it is dropped.
+/// Counts a call that may change files, until it is dropped.
 pub(super) struct WriterCount(Arc<AtomicUsize>);
 
-/// The end of the name of a session that is in that of its worktree: the random part.
+/// The start of the part of a session's ID that is in the name of its worktree: the random part.
 const NAME_START: usize = 24;
 
-/// The most files that are named in a result.
+/// The maximum number of files named in a result.
 const MAX_NAMED_FILES: usize = 50;
 
 impl SubagentWorktrees {
-    /// Returns those of a run in this workspace, which may go on with a stored session; `None` if there can't be any.
+    /// Returns the worktrees of a run in this workspace, which may resume a stored session; `None` if worktrees are not
+    /// possible.
     pub(in crate::app) fn new(
         env: &ProcessEnv,
         workspace: &Path,
@@ -70,14 +71,14 @@ impl SubagentWorktrees {
             worktrees,
             workspace: workspace.to_owned(),
             files: Mutex::default(),
-            // A killed run did not forget those whose results it had.
+            // A killed run did not forget the worktrees of stored results.
             applied: Mutex::new(finished.clone()),
             unapplied: Mutex::default(),
             interrupted: Mutex::new(interrupted),
             writers: Arc::default(),
         };
         for name in finished {
-            // One that is gone was applied or removed.
+            // A missing worktree was applied or removed.
             if let Ok(worktree) = own.worktrees.open(workspace, &name) {
                 own.begin_work(&worktree);
             }
@@ -86,20 +87,20 @@ impl SubagentWorktrees {
         Some(own)
     }
 
-    /// Returns the session of an interrupted call with these arguments, which goes on with it.
+    /// Returns the session of an interrupted call with these arguments, for a new call that continues it.
     pub(super) fn take_interrupted(&self, arguments: &str) -> Option<SessionId> {
         let mut interrupted = lock(&self.interrupted);
         let sessions = interrupted.get_mut(arguments)?;
         (!sessions.is_empty()).then(|| sessions.remove(0))
     }
 
-    /// Counts a call that may change something.
+    /// Counts a call that may change files.
     pub(super) fn count_writer(&self) -> WriterCount {
         self.writers.fetch_add(1, Ordering::SeqCst);
         WriterCount(Arc::clone(&self.writers))
     }
 
-    /// Returns whether a worktree can be made, by git.
+    /// Returns whether git can create worktrees of the workspace.
     pub(super) fn are_possible(&self) -> bool {
         self.worktrees.can_isolate(&self.workspace)
     }
@@ -118,7 +119,7 @@ impl SubagentWorktrees {
         }
     }
 
-    /// Makes the worktree of a session, with the files of the workspace as they are.
+    /// Creates the worktree of a session, with the present files of the workspace.
     pub(super) fn create(
         &self,
         session: SessionId,
@@ -131,7 +132,7 @@ impl SubagentWorktrees {
         self.worktrees.create(&request, confined)
     }
 
-    /// Notes that a sub-agent works in a worktree, or did.
+    /// Registers a worktree as used by a sub-agent.
     pub(super) fn begin_work(&self, worktree: &Worktree) {
         let name = worktree.name().to_owned();
         let work = UnappliedWork {
@@ -143,7 +144,7 @@ impl SubagentWorktrees {
         lock(&self.unapplied).insert(name, work);
     }
 
-    /// Names the worktrees that stay with work that is not applied, as after an interrupt, and returns them.
+    /// Logs the worktrees that are kept with unapplied work, as after an interrupt, and returns them.
     pub(in crate::app) fn report_unapplied_work(&self) -> Vec<UnappliedWork> {
         let unapplied: Vec<_> = lock(&self.unapplied).values().cloned().collect();
         for UnappliedWork { session_id, worktree, branch, merge_command } in &unapplied {
@@ -160,14 +161,14 @@ impl SubagentWorktrees {
         unapplied
     }
 
-    /// Returns what was applied of the worktree of a session that is gone since.
+    /// Returns the changes that were applied from the worktree of a session, if the worktree was removed since.
     pub(super) fn applied(&self, session: SessionId) -> Option<Vec<FileChange>> {
         let name = Self::name_of(session);
         let found = self.worktrees.applied(&self.workspace, &name).ok().flatten();
         found.inspect(|_| lock(&self.applied).push(name.into()))
     }
 
-    /// Applies the changes of a worktree, and adds what became of them to the output of the call.
+    /// Applies the changes of a worktree, and adds the result to the output of the call.
     pub(super) fn apply(
         &self,
         mut worktree: Worktree,
@@ -179,7 +180,7 @@ impl SubagentWorktrees {
         match self.worktrees.apply(&mut worktree) {
             Ok(changes) if changes.is_empty() => {
                 lock(&self.unapplied).remove(&name);
-                // All that it has changed, if anything, was there already.
+                // The workspace already contains all of its changes, if it has any.
                 if let Err(error) = self.worktrees.remove(worktree, false) {
                     log::warn!("{error}");
                 }
@@ -213,8 +214,8 @@ impl SubagentWorktrees {
         }
     }
 
-    /// Lets a worktree stay with what was done in it, committed on its branch. Returns where that is; `None` if nothing was
-    /// done, and it does not stay.
+    /// Keeps a worktree with its changes, committed on its branch. Returns a description of the place; `None` if there
+    /// are no changes and the worktree is removed.
     pub(super) fn keep(&self, worktree: Worktree, confined: &dyn ConfinedGit) -> Option<String> {
         let (name, folder) = (worktree.name().to_owned(), worktree.folder().to_owned());
         let branch = worktree.branch();
@@ -246,7 +247,7 @@ impl SubagentWorktrees {
         })
     }
 
-    /// Forgets what was applied: the journal of the run has the results.
+    /// Forgets the applied worktrees, because the journal of the run has the results.
     pub(in crate::app) fn forget_applied(&self) {
         for name in lock(&self.applied).drain(..) {
             if let Err(error) = self.worktrees.forget(&self.workspace, &name) {
@@ -256,7 +257,7 @@ impl SubagentWorktrees {
     }
 }
 
-/// The arguments of a commit that needs nothing of the user's configuration.
+/// The arguments of a commit that is independent of the user's configuration.
 const COMMIT: [&str; 10] = [
     "-c",
     "user.name=architect",
@@ -270,7 +271,7 @@ const COMMIT: [&str; 10] = [
     "--allow-empty",
 ];
 
-/// What stands between the answer of a sub-agent and its changes that were applied.
+/// The text between the answer of a sub-agent and the list of its applied changes.
 pub(crate) const APPLIED_NOTE: &str = "\n\n[Its changes are in your files now: ";
 
 /// Adds applied changes to the output of a call.
@@ -286,7 +287,7 @@ pub(super) fn with_changes(output: ToolOutput, changes: Vec<FileChange>) -> Tool
 }
 
 impl WriterCount {
-    /// Returns whether there are others.
+    /// Returns whether there are other calls that may change files.
     pub(super) fn has_others(&self) -> bool {
         self.0.load(Ordering::SeqCst) > 1
     }
@@ -298,7 +299,7 @@ impl Drop for WriterCount {
     }
 }
 
-/// Asks one question at a time: sub-agents that work side by side share the user.
+/// Asks one question at a time, since concurrent sub-agents share the user.
 pub(in crate::app) struct OneQuestion {
     confirm: Arc<dyn Confirmer>,
     asking: Mutex<()>,
@@ -318,7 +319,7 @@ impl Confirmer for OneQuestion {
         scope: &EffectContext,
     ) -> ConfirmationAnswer {
         let _asking = lock(&self.asking);
-        // The dispatching run can have a call of the same id.
+        // The dispatching run may have a call with the same ID.
         let call = CallId(format!("subagent-{}", question.call).into());
         self.confirm.confirm(&ConfirmationRequest { call: &call, ..*question }, scope)
     }

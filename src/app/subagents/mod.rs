@@ -1,14 +1,14 @@
-//! Sub-agents: a tool with which one agent lets another one work on a part of its task.
+//! Sub-agents: a tool with which an agent delegates a part of its task to another agent.
 //!
 //! ```text
 //!  dispatch_subagent ─▶ SubagentContext (agents, tools) ─▶ RunSetup (within the budget share) ─▶ Driver ─▶ report
 //! ```
 //!
-//! A sub-agent is a run like any other: the same machine, a journal of its own, hooks, rules. What it may do is never
-//! more than what its dispatcher may do: it has only tools that both agents have, the stricter of both confirmation
-//! modes, a share of what is left of money, tokens and time, and it counts against the same limits on files, lines and
-//! commands. It has no sub-agents itself. One that may change something works in the files of its dispatcher, alone, or in
-//! a worktree of its own (`isolation`).
+//! A sub-agent is a run like any other: with the same machine, its own journal, hooks and rules. It is never allowed
+//! more than its dispatcher: it gets only tools that both agents have, the stricter of both confirmation modes, and a
+//! share of the remaining money, tokens and time, and it counts towards the same limits on files, lines and commands.
+//! It has no sub-agents itself. A sub-agent that may change files works in the files of its dispatcher, alone, or in
+//! its own worktree (`isolation`).
 
 mod dispatch;
 mod isolation;

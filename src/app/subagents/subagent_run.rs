@@ -1,4 +1,4 @@
-//! One sub-agent at work, what it shares with the dispatching run, and its result for it.
+//! The run of a sub-agent, the resources shared with the dispatching run, and the result of the call.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -29,34 +29,34 @@ use crate::types::{
 use crate::view::{CostSource, Reporter};
 use crate::workspace::worktree::Worktree;
 
-/// The agents that a run can dispatch, and what they share with it.
+/// The agents that a run can dispatch, and the resources shared with them.
 pub(in crate::app) struct SubagentContext {
-    /// The set-up of the dispatching run.
+    /// The setup of the dispatching run.
     pub(in crate::app) setup: RunSetup,
-    /// Its session.
+    /// The session of the dispatching run.
     pub(in crate::app) session: SessionId,
-    /// Where the sessions of sub-agents are stored, if at all.
+    /// The store of the sub-agents' sessions; `None` if they are not stored.
     pub(in crate::app) store: Option<SessionStore>,
-    /// The stored options of the session, with which a sub-agent's session can be resumed by itself.
+    /// The stored options of the session, with which a sub-agent's session can be resumed on its own.
     pub(in crate::app) options: Value,
-    /// Asks for confirmations.
+    /// Asks the user for confirmations.
     pub(in crate::app) confirm: Arc<dyn Confirmer>,
     /// Shows the dispatching run.
     pub(in crate::app) reporter: Reporter,
-    /// What they share.
+    /// The shared resources.
     pub(in crate::app) shared: SharedResources,
-    /// The worktrees of those that may change something; `None` if there can't be any.
+    /// The worktrees of sub-agents that may change files; `None` if worktrees are not possible.
     pub(in crate::app) worktrees: Option<Arc<SubagentWorktrees>>,
-    /// The clock of their runs.
+    /// The clock of the sub-agents' runs.
     pub(in crate::app) clock: SubagentClock,
 }
 
 impl SubagentContext {
-    /// Returns an agent as it works when it is dispatched: with tools that its dispatcher has too.
+    /// Returns an agent for dispatching: restricted to tools that its dispatcher has too.
     ///
     /// # Errors
     ///
-    /// Fails when there is no such agent, with the one that is most like it.
+    /// Fails if there is no such agent; the error suggests the one with the nearest name.
     pub(super) fn agent(
         &self,
         name: &str,
@@ -72,10 +72,10 @@ impl SubagentContext {
     }
 }
 
-/// How long a sub-agent may work at the most.
+/// The maximum time of a sub-agent's run.
 pub(super) const MAX_RUN_TIME: TimeSpan = TimeSpan::from_secs(30 * 60);
 
-/// Tools of a sub-agent that run at the same time at the most; its rules may allow less.
+/// The maximum number of tools of a sub-agent that run at the same time; its rules may allow fewer.
 const MAX_PARALLEL_TOOLS: u32 = 4;
 
 /// Runs a sub-agent to its end, and returns the result of the call.
@@ -97,7 +97,7 @@ pub(super) fn run_subagent(dispatched: &DispatchCall, context: &CallContext<'_>)
     ToolOutput { changes, ..output_of(&agent.name, ended) }
 }
 
-/// Drives the run of a sub-agent. Returns how it ended, and the files that its tools have changed.
+/// Drives the run of a sub-agent. Returns the finished run, and the files that its tools have changed.
 fn drive(
     dispatched: &DispatchCall,
     setup: &RunSetup,
@@ -109,7 +109,7 @@ fn drive(
     let options = subagents.options.clone();
     let at = target.opened().map_or(RunTime::START, |opened| opened.history.at);
     let used = target.opened().map(|opened| opened.history.machine.state.run().used);
-    // A stored session has its task.
+    // A stored session already has its task.
     let task = used.is_none().then(|| Arc::clone(task));
     let request = RunRequest {
         task,
@@ -123,7 +123,7 @@ fn drive(
     let meter = UsageMeter::new(context, agent.name.as_str().into(), Arc::clone(&changes));
     let meter = meter.after(used.unwrap_or_default());
     let drive = |executor: Box<dyn Executor>| {
-        // Most outputs of the dispatching run get this one through the meter alone.
+        // Most outputs of the dispatching run show this one only through the meter.
         let sinks = subagents.reporter.subagent_sinks(context.call);
         let is_shown = !sinks.is_empty();
         let reporter = Reporter::new(sinks);
@@ -152,7 +152,7 @@ fn drive(
             let executor = InlineExecutor::resume(at);
             let clock = executor.clock();
             let ended = drive(Box::new(executor));
-            // The time of the run passes for the call that waits for it.
+            // The simulated time of the run also passes for the waiting call.
             scope.sleep(clock.now().since(at));
             ended
         }
@@ -161,7 +161,7 @@ fn drive(
     (ended, changes)
 }
 
-/// Runs a sub-agent in a worktree of its own, or goes on with an interrupted one, and applies its changes.
+/// Runs a sub-agent in its own worktree, or continues an interrupted one, and applies its changes.
 fn run_isolated(dispatched: &DispatchCall, context: &CallContext<'_>) -> ToolOutput {
     let DispatchCall { subagents, agent, session, .. } = dispatched;
     let Some(worktrees) = dispatched.worktrees() else {
@@ -183,7 +183,7 @@ fn run_isolated(dispatched: &DispatchCall, context: &CallContext<'_>) -> ToolOut
     });
     let mut worktree = match (found, is_over) {
         (Err(error), _) => return failed(&error),
-        // What it has done was applied, or there was nothing.
+        // The changes were already applied, or there were none.
         (Ok(None), Some((outcome, steps))) => {
             let output = format_answer(&agent.name, &outcome, steps);
             let applied = worktrees.applied(*session);
@@ -199,7 +199,7 @@ fn run_isolated(dispatched: &DispatchCall, context: &CallContext<'_>) -> ToolOut
             Err(error) => return failed(&error),
         },
     };
-    // An unchanged worktree does not stay.
+    // An unchanged worktree is removed.
     let given_up = |worktree, error: &dyn Display| {
         finish_isolated(worktrees, worktree, failed(error), false, &confined)
     };
@@ -207,7 +207,7 @@ fn run_isolated(dispatched: &DispatchCall, context: &CallContext<'_>) -> ToolOut
         return given_up(worktree, &error);
     }
     worktrees.begin_work(&worktree);
-    // The servers of the dispatcher work in its files.
+    // The dispatcher's servers work in the dispatcher's files.
     let agent = agent.clone().without_server_tools();
     let target = match (&subagents.store, stored.is_some()) {
         (Some(store), true) => match store.reopen(*session, DamagePolicy::Refuse) {
@@ -227,7 +227,7 @@ fn run_isolated(dispatched: &DispatchCall, context: &CallContext<'_>) -> ToolOut
         Err(error) => return given_up(worktree, &error),
     };
     let (ended, _) = drive(dispatched, &setup, target, context);
-    // No process of it is left.
+    // All processes of the run have ended.
     drop(setup);
     let outcome = ended.as_ref().ok().and_then(FinishedRun::outcome);
     let is_usable = !context.scope.cancel.is_cancelled() && outcome.is_some_and(is_usable);
@@ -235,12 +235,13 @@ fn run_isolated(dispatched: &DispatchCall, context: &CallContext<'_>) -> ToolOut
     finish_isolated(worktrees, worktree, output, is_usable, &confined)
 }
 
-/// Returns whether the changes of a run are applied: it may not be all that was asked for, but no error ended it.
+/// Returns whether the changes of a run are applied: even an incomplete run is usable, but not one that ended with an
+/// error.
 fn is_usable(outcome: &RunOutcome) -> bool {
     outcome.reason.status() != RunStatus::Failed
 }
 
-/// Applies the changes of a worktree, or lets it stay with them.
+/// Applies the changes of a worktree, or keeps the worktree with them.
 fn finish_isolated(
     worktrees: &SubagentWorktrees,
     worktree: Worktree,
@@ -263,8 +264,8 @@ fn finish_isolated(
     ToolOutput { text, ..output }
 }
 
-/// Returns the set-up of an agent that works within what is set aside for it, beyond what its session has used. Gates are
-/// for who answers the user.
+/// Returns the setup of an agent with the limits of the call's share, in addition to the earlier usage of its session.
+/// Quality gates apply only to the agent that answers the user.
 fn limited_setup(
     setup: &RunSetup,
     agent: AgentDefinition,
@@ -286,7 +287,7 @@ fn limited_setup(
     setup.with_config(config).with_agent(agent)
 }
 
-/// Returns the answer to the call that sent a sub-agent.
+/// Returns the result of the call that dispatched a sub-agent.
 fn output_of(agent: &ConfigName, ended: Result<FinishedRun, AppError>) -> ToolOutput {
     let ended = match ended {
         Ok(ended) => ended,
@@ -298,11 +299,11 @@ fn output_of(agent: &ConfigName, ended: Result<FinishedRun, AppError>) -> ToolOu
     let run = ended.machine.state.run();
     match ended.outcome() {
         None => ToolOutput::failed(format!("The sub-agent {agent} broke down.")),
-        // With an error, it was a hook that blocked the run.
+        // With an error, a hook has blocked the run.
         Some(RunOutcome { reason: StopReason::ChecksFailed, output, error: None })
             if run.denied_calls > 0 =>
         {
-            // The user counts denied calls as a failure, so the call that sent the sub-agent counts as one of them.
+            // The user counts denied calls as a failure, so the dispatching call counts as denied, too.
             let calls = pluralize(run.denied_calls, "tool call", "tool calls");
             let answer = output.as_deref().unwrap_or_default().trim();
             let text = format!("The sub-agent {agent} was denied {calls}. What it says:\n{answer}");
@@ -317,7 +318,7 @@ fn format_answer(agent: &ConfigName, outcome: &RunOutcome, steps: u32) -> ToolOu
     let answer = output.as_deref().map(str::trim).filter(|answer| !answer.is_empty());
     let status = match reason.status() {
         RunStatus::Success => return ToolOutput::ok(answer.unwrap_or("It gave no answer.")),
-        // What it says is worth reading, and is not all.
+        // The answer is incomplete, and worth reading.
         RunStatus::Partial if answer.is_some() => ToolStatus::Ok,
         RunStatus::Partial | RunStatus::Failed => ToolStatus::Failed,
     };

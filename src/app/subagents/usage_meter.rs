@@ -1,5 +1,5 @@
-//! Observes a sub-agent: its usage is charged to the dispatching run at once, and its calls are reported as they happen,
-//! also those that are denied.
+//! Observation of a sub-agent: its usage is charged to the dispatching run at once, and its calls are reported as they
+//! happen, including denied ones.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::port::{
 use crate::tools::CallContext;
 use crate::types::{CallId, EffectId, FileChange, ToolCall, ToolStatus};
 
-/// Watches the run of a sub-agent.
+/// Observes the run of a sub-agent.
 pub(super) struct UsageMeter {
     scope: EffectContext,
     /// The call that dispatched the sub-agent.
@@ -21,7 +21,7 @@ pub(super) struct UsageMeter {
     open_calls: HashMap<EffectId, ToolCall>,
     reported: BudgetUsage,
     changes: ObservedChanges,
-    /// Observes the run too.
+    /// Another observer of the run.
     next: Option<Box<dyn Observer>>,
 }
 
@@ -46,12 +46,12 @@ impl UsageMeter {
         }
     }
 
-    /// Returns the same for a run that has used this before, which was reported then.
+    /// Returns the meter for a resumed run, whose earlier usage was already reported.
     pub(super) fn after(self, reported: BudgetUsage) -> Self {
         Self { reported, ..self }
     }
 
-    /// Returns the same, with another observer of the run.
+    /// Returns the meter with another observer of the run.
     pub(super) fn with_observer(self, next: Option<Box<dyn Observer>>) -> Self {
         Self { next, ..self }
     }
@@ -111,7 +111,7 @@ impl Observer for UsageMeter {
             changes.extend(result.changes.iter().cloned());
         }
         if let Event::Authorized { authorization: Authorization::Abort, .. } = event {
-            // The user, when asked, sees one run, and ends all of it.
+            // The user sees one run, and an answer that aborts it ends all of it.
             self.scope.send(EffectMessage::Abort);
         }
         for effect in &output.effects {

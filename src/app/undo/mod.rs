@@ -1,4 +1,4 @@
-//! Restores what a session has changed, and shows it.
+//! Display and undo of a session's changes.
 
 mod recorded_files;
 mod state_list;
@@ -31,7 +31,7 @@ use crate::workspace::checkpoint::{
     WorkspaceScanner, copy_beside, remove_leftovers,
 };
 
-/// Why a state is not restored.
+/// A reason why a state is not restored.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UndoError {
@@ -46,7 +46,7 @@ pub enum UndoError {
         /// The reason.
         reason: String,
     },
-    /// The state before a step was to be recorded, and could not be.
+    /// The state before a step should have been recorded, and could not be.
     #[error(
         "the files before step {step} are not recorded: {reason}; --to {next} restores the next recorded state"
     )]
@@ -65,7 +65,7 @@ pub enum UndoError {
         session: SessionId,
         /// The record.
         seq: u64,
-        /// The last one.
+        /// The last record.
         last: u64,
     },
     /// The session has no such step.
@@ -75,15 +75,15 @@ pub enum UndoError {
         session: SessionId,
         /// The step.
         step: u32,
-        /// The last one.
+        /// The last step.
         last: u32,
     },
-    /// A link is on the way to the workspace now.
+    /// The path of the workspace now contains a link.
     #[error("the workspace {} of the session has become a link to {}", .path.display(), .real.display())]
     Link {
         /// The workspace.
         path: PathBuf,
-        /// Where the link leads.
+        /// The target of the link.
         real: PathBuf,
     },
     /// Another process restores files in the workspace.
@@ -114,38 +114,38 @@ impl UndoError {
     }
 }
 
-/// The state to go back to.
+/// The state to restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UndoTarget {
-    /// Before the last change of the session's files.
+    /// The state before the last change of the session's files.
     LastChange,
-    /// Before the first one.
+    /// The state before the first change.
     Start,
-    /// Before a step.
+    /// The state before a step.
     Step(u32),
-    /// Just after a record.
+    /// The state just after a record.
     Record(u64),
 }
 
-/// What taking back a whole session has done.
+/// The result of undoing a whole session.
 #[derive(Debug, Default)]
 pub struct UndoneSession {
-    /// The paths that changed.
+    /// The restored paths.
     pub restored: Vec<PathBuf>,
-    /// The copies of files that someone else has changed since, and those that were saved meanwhile.
+    /// The copies of files that others have changed since, and of files that were saved during the restore.
     pub copies: Vec<PathBuf>,
-    /// The paths that could not be restored, with the reason, without those that the user has left out. Nothing was restored
-    /// then.
+    /// The paths that could not be restored, with the reason, except those that the user has left out. If there are
+    /// any, nothing was restored.
     pub unrestorable: Vec<(PathBuf, String)>,
 }
 
-/// Takes back all that a session has changed, or nothing, and keeps a copy of each file that others have changed since.
+/// Undoes all changes of a session, or none, and keeps a copy of each file that others have changed since.
 ///
-/// Completes a restore that a killed process has left, so it can be called again.
+/// Also completes a restore that was interrupted by a kill, so the function can be called again.
 ///
 /// # Errors
 ///
-/// Fails if a file can't be restored. The files are as before then.
+/// Fails if a file can't be restored. In that case, the files are as before.
 pub fn undo_whole_session(
     config: &Config,
     env: &ProcessEnv,
@@ -182,7 +182,7 @@ pub fn undo_whole_session(
     Ok(UndoneSession { restored, copies, unrestorable: Vec::new() })
 }
 
-/// A session that is open for an undo. No other process runs it, or restores files in its workspace.
+/// A session that is open for an undo. No other process can run it, or restore files in its workspace.
 pub struct UndoSession {
     opened: OpenedSession,
     recorder: StateRecorder,
@@ -198,7 +198,7 @@ impl UndoSession {
     ///
     /// # Errors
     ///
-    /// Fails if it has no recorded states, if a process runs it, and on an I/O error.
+    /// Fails if the session has no recorded states, if a process runs it, and on an I/O error.
     pub fn open(
         config: &Config,
         env: &ProcessEnv,
@@ -258,7 +258,8 @@ impl UndoSession {
         Ok(Some(plan))
     }
 
-    /// Returns what is there and not recorded, but for the data of version control systems and of architect.
+    /// Returns the existing files that are not recorded, except the data of version control systems and of this
+    /// program.
     ///
     /// # Errors
     ///
@@ -288,7 +289,7 @@ impl UndoSession {
     ///
     /// # Errors
     ///
-    /// Fails if a file was changed since the plan, or can't be restored. The files are as before then.
+    /// Fails if a file was changed since the plan, or can't be restored. In that case, the files are as before.
     pub fn restore(mut self, plan: &RestorePlan) -> Result<KeptFiles, AppError> {
         let now = self.recorder.record(&CancellationToken::new())?;
         if tree_of(&now)? != plan.now {
@@ -306,7 +307,7 @@ impl UndoSession {
         Ok(KeptFiles { saved: restored?, copies })
     }
 
-    /// Copies the files that others have changed, and restores the files. Returns those that were saved meanwhile.
+    /// Copies the files that others have changed, and restores the files. Returns the files that were saved meanwhile.
     fn restore_beside_copies(
         &mut self,
         plan: &RestorePlan,
@@ -364,15 +365,16 @@ impl UndoSession {
     }
 }
 
-/// Files with changes of others that a restore has kept beside those that it has replaced.
+/// Files with changes of others that a restore has kept beside the replaced files.
 pub struct KeptFiles {
-    /// Copies of files that were changed before.
+    /// Copies of files that were changed before the restore.
     pub copies: Vec<PathBuf>,
     /// Files that were saved during the restore.
     pub saved: Vec<PathBuf>,
 }
 
-/// Returns the record of the state that was restored, without what others changed meanwhile. The copies are a part of it.
+/// Returns the record of the restored state, without changes that others made meanwhile. The copies are part of the
+/// state.
 fn restored_record(
     pending: &PendingRestore,
     recorder: &mut StateRecorder,
@@ -402,19 +404,19 @@ fn tree_of(state: &RecordedState) -> Result<ContentHash, CheckpointError> {
     ContentHash::parse(&state.tree).ok_or_else(damaged)
 }
 
-/// A restore that a killed process had left, and that is complete now.
+/// A restore that was interrupted by a kill and is now complete.
 pub struct CompletedRestore {
     /// The session.
     pub session: SessionId,
-    /// Whether no file had been changed or saved by someone else meanwhile.
+    /// Whether no file was changed or saved by others meanwhile.
     pub is_undisturbed: bool,
 }
 
-/// Completes a restore of files in this workspace that a killed process has left, with a warning, and returns what it was.
+/// Completes an interrupted restore of files in this workspace, logs a warning, and returns its description.
 ///
 /// # Errors
 ///
-/// Fails if it can't be completed.
+/// Fails if the restore can't be completed.
 pub fn complete_pending_restore(
     store: &SessionStore,
     workspace: &Path,

@@ -1,4 +1,4 @@
-//! What a session has changed, and the files of its workspace at an earlier time, as its records have them.
+//! The recorded changes of a session, and the files of its workspace at an earlier time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,22 +21,23 @@ use crate::workspace::checkpoint::{
 };
 use crate::workspace::worktree::FileWriter;
 
-/// What a session has changed, as its records show.
+/// The recorded changes of a session.
 pub struct RecordedChanges {
     /// The patches.
     pub patches: Vec<ChangePatch>,
     /// Whether the session's last change has no recorded end.
     pub is_open: bool,
-    /// Why the state before the first change is not recorded.
+    /// The reason why the state before the first change is not recorded.
     pub missing_start: Option<UndoError>,
 }
 
 impl RecordedChanges {
-    /// Returns what a session has changed; between two records, if they are given.
+    /// Returns the changes of a session; only those between two records, if they are given.
     ///
     /// # Errors
     ///
-    /// Fails if there is no such session, or no recorded state, and if a record is damaged: what came later is not known.
+    /// Fails if there is no such session, no recorded state, or a damaged record, since all later changes are unknown
+    /// then.
     pub fn load(
         store: &SessionStore,
         session: SessionId,
@@ -55,7 +56,7 @@ impl RecordedChanges {
             let to = to.map_or(Ok(last), after)?;
             contents.changes(&from, &to)?
         } else {
-            // What others changed between runs is not the session's.
+            // Changes that others made between runs don't belong to the session.
             let mut own = BTreeSet::new();
             for (found, _) in list.own_intervals() {
                 let changes = contents.authored_changes(&found)?.into_iter();
@@ -73,7 +74,7 @@ impl RecordedChanges {
         })
     }
 
-    /// Returns what each step has changed, in at most this many bytes of patches each.
+    /// Returns the changes of each step, with at most `most` bytes of patches per step.
     ///
     /// # Errors
     ///
@@ -105,7 +106,7 @@ impl RecordedChanges {
     }
 }
 
-/// Returns whether a session has changed files, as its records show; `None` if that is not recorded.
+/// Returns whether a session has changed files, by its records; `None` if that is not recorded.
 pub fn has_changed_files(config: &Config, history: &SessionHistory) -> Option<bool> {
     let is_changed = |interval: &ChangeInterval| match &interval.author {
         ChangeAuthor::Tools(edits) => edits.iter().any(|edit| edit.before != edit.after),
@@ -119,7 +120,7 @@ pub fn has_changed_files(config: &Config, history: &SessionHistory) -> Option<bo
                 .any(|(interval, _)| interval.from != interval.to && is_changed(&interval));
             (is_changed || !list.is_open()).then_some(is_changed)
         }
-        // No call that may change something has run.
+        // No call that may change files has run.
         Err(_) => config.settings.checkpoints.enabled.then_some(false),
     }
 }
@@ -136,7 +137,7 @@ pub(super) fn open_contents(
     open_contents_of(store, history.header.session, &content_lengths(history))
 }
 
-/// Opens the contents of a session's checkpoints, of which files have these lengths.
+/// Opens the contents of a session's checkpoints; `lengths` are the lengths of the files of contents.
 pub(super) fn open_contents_of(
     store: &SessionStore,
     session: SessionId,
@@ -146,11 +147,11 @@ pub(super) fn open_contents_of(
     ContentStore::open(folder, &session.to_string(), lengths, store.durability())
 }
 
-/// Verifies that every content of a session's checkpoints is there and intact.
+/// Verifies that every content of a session's checkpoints exists and is intact.
 ///
 /// # Errors
 ///
-/// Fails with the first one that is missing or damaged.
+/// Fails with the first content that is missing or damaged.
 pub(in crate::app) fn verify_checkpoints(
     store: &SessionStore,
     history: &SessionHistory,
@@ -176,12 +177,12 @@ pub struct RecordedWorkspace {
     contents: ContentStore,
     tree: ContentHash,
     options: ScanOptions,
-    /// What was not restored, with the reasons.
+    /// The paths that were not restored, with the reasons.
     left_out: Mutex<BTreeMap<PathBuf, String>>,
 }
 
 impl RecordedWorkspace {
-    /// Returns the files of a session as they were just after a record, or at its end.
+    /// Returns the files of a session just after a record, or at its end.
     ///
     /// # Errors
     ///
@@ -197,13 +198,13 @@ impl RecordedWorkspace {
             Some(seq) => list.states[list.after_record(seq)?].1,
             None => list.states[list.states.len() - 1].1,
         };
-        // The session may run, and append to its own.
+        // The session may be running, and append to its own file of contents.
         let own = SessionId::generate().to_string();
         let folder = store.checkpoint_folder(history.header.session);
         let lengths = content_lengths(history);
         let contents = ContentStore::open(folder, &own, &lengths, Durability::Os)?;
         let settings = &config.settings.checkpoints;
-        // No limits on sizes: what is in the place of a file is replaced.
+        // There are no limits on sizes, because files in the way are replaced.
         let options = ScanOptions {
             exclude: settings.exclude.iter().map(ToString::to_string).collect(),
             generated: settings.generated,
@@ -213,7 +214,7 @@ impl RecordedWorkspace {
         Ok(Self { contents, tree, options, left_out: Mutex::default() })
     }
 
-    /// Returns what was not restored, with the reasons.
+    /// Returns the paths that were not restored, with the reasons.
     pub fn left_out(&self) -> BTreeMap<PathBuf, String> {
         let mut left_out = lock(&self.left_out).clone();
         left_out.remove(Path::new(".git"));
@@ -244,7 +245,7 @@ impl RecordedWorkspace {
 impl FileWriter for RecordedWorkspace {
     fn write(&self, folder: &Path) -> Result<(), String> {
         let restored = self.restore(folder).map_err(|error| error.to_string());
-        // What was read of the files before.
+        // Removes the contents that were read of the files before the restore.
         self.contents.remove_own();
         restored
     }

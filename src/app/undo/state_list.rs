@@ -1,4 +1,4 @@
-//! The recorded states of a session, and who has made the changes between them.
+//! The recorded states of a session, and the authors of the changes between them.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use crate::workspace::checkpoint::{
 /// The recorded states of a session.
 pub(super) struct StateList<'a> {
     history: &'a SessionHistory,
-    /// Those that were recorded, with their trees.
+    /// The recorded states, with their trees.
     pub(super) states: Vec<(&'a StoredCheckpoint, ContentHash)>,
 }
 
 impl<'a> StateList<'a> {
     pub(super) fn new(history: &'a SessionHistory) -> Result<Self, AppError> {
-        // The contents of an imported session stayed where it came from.
+        // The contents of an imported session are not part of the import.
         let imported = history.header.imported_up_to;
         let states = history.checkpoints.iter().filter_map(|found| {
             let tree = ContentHash::parse(&found.record.state()?.tree)?;
             imported.is_none_or(|last| found.seq > last).then_some((found, tree))
         });
         let mut states: Vec<_> = states.collect();
-        // An undo that was not made.
+        // These records belong to an undo that did not happen.
         while states.pop_if(|(found, _)| found.record.kind == CheckpointKind::BeforeUndo).is_some()
         {
         }
@@ -46,7 +46,7 @@ impl<'a> StateList<'a> {
         Ok(Self { history, states })
     }
 
-    /// Returns what happened after each state, until the next one or `now`.
+    /// Returns the intervals from each state to the next one or to `now`.
     fn intervals(
         &self,
         now: Option<ContentHash>,
@@ -59,7 +59,7 @@ impl<'a> StateList<'a> {
         })
     }
 
-    /// Returns the author of what has changed after a state.
+    /// Returns the author of the changes after a state.
     fn author(&self, found: &StoredCheckpoint, next: Option<&StoredCheckpoint>) -> ChangeAuthor {
         let of_kind = |is_own| if is_own { ChangeAuthor::Session } else { ChangeAuthor::Others };
         if self.is_inherited(found) {
@@ -73,7 +73,7 @@ impl<'a> StateList<'a> {
                 ChangeAuthor::Tools(edits_between(edits, found.seq, next))
             }
             RunActivity::Unknown => {
-                // An undo that failed has no restored state.
+                // A failed undo has no restored state.
                 let is_made = found.record.kind != CheckpointKind::BeforeUndo
                     || next.is_some_and(|next| next.record.kind == CheckpointKind::Restored);
                 let to = next.map_or(u64::MAX, |next| next.seq);
@@ -100,7 +100,7 @@ impl<'a> StateList<'a> {
         self.states.last().is_some_and(is_open)
     }
 
-    /// Returns the session's own records between two others that were to have the state before a step, and failed.
+    /// Returns the session's own failed records of the state before a step, between two other records.
     fn failed_steps(&self, from: u64, to: u64) -> impl Iterator<Item = &'a CheckpointRecord> {
         let header = &self.history.header;
         let inherited = header.ancestry.map_or(0, |parent| parent.seq);
@@ -111,7 +111,8 @@ impl<'a> StateList<'a> {
         failed.map(|it| &it.record)
     }
 
-    /// Returns the error of the first step, from this one on, whose earlier state was to be recorded before a state, and is not.
+    /// Returns the error of the first step, from `step` on, whose earlier state could not be recorded before the state
+    /// at `index`.
     fn missing_before(&self, index: usize, step: u32) -> Option<UndoError> {
         let next = self.states[index].0.seq;
         let failed = self.failed_steps(0, next).find(|it| it.step >= step)?;
@@ -124,14 +125,14 @@ impl<'a> StateList<'a> {
         self.missing_before(0, 0).map_or(Ok(()), Err)
     }
 
-    /// Returns whether the next change after a state is not that of a fork, but of its original.
+    /// Returns whether the next change after a state belongs to the original of a fork.
     fn is_inherited(&self, found: &StoredCheckpoint) -> bool {
         let Some(parent) = self.history.header.ancestry else { return false };
         let next = self.states.iter().find(|(next, _)| next.seq > found.seq);
         found.seq <= parent.seq && next.is_none_or(|(next, _)| next.seq > parent.seq)
     }
 
-    /// Returns the number of the state just after a record.
+    /// Returns the index of the state just after a record.
     pub(super) fn after_record(&self, seq: u64) -> Result<usize, AppError> {
         let (session, last) = (self.history.header.session, self.history.last_seq);
         if seq > last {
@@ -172,18 +173,18 @@ impl<'a> StateList<'a> {
         if let Some(own) = records().position(is_own) {
             return Ok(own);
         }
-        // The step changed nothing. What comes after it, an undo for example, is not before it.
+        // The step changed nothing. A later change, such as an undo, must not count as being before it.
         let earlier = records().take_while(|it| it.step < step).enumerate().last();
         let found = match earlier {
             None => 0,
             Some((at, it)) if it.kind.is_before_change() => (at + 1).min(self.states.len() - 1),
             Some((at, _)) => at,
         };
-        // Or its record failed.
+        // Or the record of the step failed.
         self.missing_before(found, step).map_or(Ok(found), |error| Err(error.into()))
     }
 
-    /// Returns what happened since the state to go back to; `None` if there is no change to take back.
+    /// Returns the intervals since the target state; `None` if there is no change to undo.
     pub(super) fn resolve(
         &self,
         target: UndoTarget,
@@ -217,10 +218,10 @@ impl<'a> StateList<'a> {
     }
 }
 
-/// Returns the changes of files that tools may have made between a recorded state and the next one, in their order.
+/// Returns the file edits that tools may have made between a recorded state and the next one, in order.
 ///
-/// No state is recorded while a call runs that changes files: one that is authorized before the state of its step is
-/// recorded waits for that. So a change was made in the interval in which its call has ended.
+/// No state is recorded while a call that changes files is running: a call that is authorized before the state of its
+/// step is recorded waits for that record. So a change belongs to the interval in which its call completed.
 fn edits_between(
     edits: &[AuthorizedEdit],
     from: u64,
@@ -229,7 +230,7 @@ fn edits_between(
     let to = next.map_or(u64::MAX, |next| next.seq);
     let is_between = |edit: &&AuthorizedEdit| match edit.completed {
         Some((seq, _)) => seq > from && seq < to,
-        // It may have been made at any time.
+        // The edit may have been made at any time.
         None => edit.authorized < to,
     };
     let mut between: Vec<&AuthorizedEdit> = edits.iter().filter(is_between).collect();
@@ -247,7 +248,7 @@ fn edits_between(
     files.collect()
 }
 
-/// Says which records have a state.
+/// Names the records that have a state.
 fn describe_states(records: &[u64]) -> String {
     let names: Vec<String> = records.iter().map(|seq| format!("record {seq}")).collect();
     let verb = if names.len() == 1 { "has a state" } else { "have states" };
@@ -268,19 +269,19 @@ mod tests {
         assert_eq!(describe_states(&[5, 11]), "record 5 and record 11 have states");
     }
 
-    /// What a session and its processes do.
+    /// An action of a session and its processes.
     #[derive(Clone, Debug)]
     enum Action {
         /// A call that edits one of two files is authorized.
         Authorize(bool),
         /// The state before the step is recorded, or can't be.
         Record(bool),
-        /// One of the running calls ends, after it has changed its file or not.
+        /// One of the running calls ends, with its file changed or not.
         Complete(prop::sample::Index, bool),
         /// The next step begins; the state after the one before may be recorded.
         NextStep(bool),
-        /// The results of running calls are lost. The state is recorded if the process goes on so far. A later one resumes
-        /// the session, and finds that the calls have changed their files or not.
+        /// The results of running calls are lost. The state is recorded if the process runs that far. A later process
+        /// resumes the session, and finds the files of the calls changed or not.
         Stop { is_recorded: bool, is_made: bool },
     }
 
@@ -296,17 +297,17 @@ mod tests {
         ]
     }
 
-    /// A session as its journal has it, and as it was.
+    /// A session as recorded in its journal, and its actual history.
     #[derive(Default)]
     struct PlayedSession {
         seq: u64,
         step: u32,
         is_step_recorded: bool,
         edits: Vec<AuthorizedEdit>,
-        /// The calls whose results are awaited.
+        /// The running calls.
         open: Vec<usize>,
         states: Vec<StoredCheckpoint>,
-        /// The changes that were made before each state, after the one before, and the running calls whose results were lost.
+        /// The changes made in the interval before each state, and the running calls whose results were lost.
         made: Vec<Vec<usize>>,
         lost: Vec<Vec<usize>>,
     }
@@ -382,7 +383,7 @@ mod tests {
                         self.record(CheckpointKind::End);
                     }
                     self.seq += 1;
-                    // A run that has ended by itself has no running calls.
+                    // A run that ended by itself has no running calls.
                     if *is_made && has_begun && !*is_recorded {
                         open.into_iter().for_each(|call| self.end(call, true));
                     }
@@ -393,8 +394,8 @@ mod tests {
     }
 
     proptest! {
-        /// A change is in the interval in which it was made, and in no other, in whatever order the records of the
-        /// authorization, the state and the result are.
+        /// Each change is in exactly the interval in which it was made, for any order of the records of the
+        /// authorization, the state and the result.
         #[test]
         fn every_change_is_made_in_one_interval(actions in prop::collection::vec(action(), 0..60)) {
             let mut session = PlayedSession::begin();

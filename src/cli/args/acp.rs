@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::SettingsArgs;
 
-/// What `--help` shows besides the options.
+/// The end of the help of `acp`.
 pub(super) const ACP_HELP: &str = "\
 The editor starts this command and uses the Agent Client Protocol, version 1: JSON lines on standard input and output; \
 the log goes to standard error. The editor sets the folder of each session, an absolute path. The options of this \
@@ -16,7 +16,7 @@ Sessions are stored like those of `architect run`: `architect sessions` lists th
 docs/editors.md shows how to set it up in Zed, JetBrains IDEs, Neovim and Emacs. Exit codes: 0 when the editor closes \
 the input, 141 when it stops reading, 129, 130, 143 after a signal.";
 
-/// What configures the sessions of an editor.
+/// Options of an editor's sessions.
 #[derive(Debug, Args)]
 pub(crate) struct AcpArgs {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Many tasks at once.
+//! Options of `architect batch`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub(crate) struct BatchArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// How many tasks run at the same time; by default one per core
+    /// The number of tasks that run at the same time; by default one per core
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
 
@@ -60,7 +60,7 @@ pub(crate) struct BatchArgs {
     pub(crate) output: BatchOutputArgs,
 }
 
-/// What is printed, and where.
+/// Options of the output.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct BatchOutputArgs {
@@ -79,7 +79,7 @@ pub(crate) struct BatchOutputArgs {
     pub(crate) keys: KeyOptions<true>,
 }
 
-/// A part of the tasks.
+/// One of several parts of the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shard {
     index: usize,
@@ -87,7 +87,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// Returns whether the task with this index, counted from zero, is in the part.
+    /// Returns whether the task with this index, counted from zero, belongs to the part.
     pub(crate) fn has(self, index: usize) -> bool {
         index % self.count == self.index - 1
     }

@@ -1,4 +1,4 @@
-//! One task in several variants.
+//! Options of `architect compare`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ Exit codes: 0 all variants succeeded or, with --apply, the winner was merged; 2 
 the merge was refused, nothing was changed; 3 a mistake or no git repository, nothing was started; 130, 143 \
 interrupted, nothing was merged.";
 
-/// The attempts without variants and without a number.
+/// The number of attempts if neither variants nor a number are given.
 const DEFAULT_ATTEMPTS: u16 = 2;
 
 #[derive(Debug, Args)]
@@ -46,7 +46,7 @@ pub(crate) struct CompareArgs {
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) attempts: u16,
 
-    /// A shell command that has to succeed after the run; may be repeated
+    /// A shell command that must succeed after the run; may be repeated
     #[arg(long = "check", value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) checks: Vec<String>,
 
@@ -66,7 +66,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// How many variants run at the same time; by default one per core
+    /// The number of variants that run at the same time; by default one per core
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
 

@@ -1,4 +1,4 @@
-//! A batch that is written for a scheduler.
+//! Options of `architect batch`, and of `architect batch emit`, which writes a batch for a scheduler.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Sub
 
 use super::BatchArgs;
 
-/// A batch that is run here, or written for a scheduler.
+/// A batch to run here, or to write for a scheduler.
 #[derive(Debug)]
 pub(crate) enum BatchCommand {
     Run(Box<BatchArgs>),
@@ -64,11 +64,11 @@ pub(crate) enum EmitCommand {
     Kubernetes(Box<EmitKubernetesArgs>),
 }
 
-/// What is written, whatever the scheduler is.
+/// Options for all schedulers.
 #[derive(Debug, Args)]
 pub(crate) struct EmitArgs {
-    /// The arguments of the batch as they were typed: the tasks, and the options in a fixed order, each in one word with
-    /// its value.
+    /// The arguments of the batch as typed: the tasks, and the options in a fixed order, each in one word with its
+    /// value.
     #[arg(skip)]
     pub(crate) typed: Vec<OsString>,
 
@@ -96,7 +96,7 @@ pub(crate) struct EmitKubernetesArgs {
     #[command(flatten)]
     pub(crate) emit: EmitArgs,
 
-    /// The container image, with architect, /bin/sh, and what the tasks need
+    /// The container image, with architect, /bin/sh, and everything that the tasks need
     #[arg(long, value_name = "IMAGE", help_heading = "Scheduler")]
     pub(crate) image: String,
 
@@ -104,7 +104,7 @@ pub(crate) struct EmitKubernetesArgs {
     #[arg(long, value_name = "NAME", default_value = "architect", help_heading = "Scheduler")]
     pub(crate) claim: String,
 
-    /// Where the volume is mounted
+    /// The mount point of the volume
     #[arg(long, value_name = "DIR", default_value = "/work", help_heading = "Scheduler")]
     pub(crate) mount: String,
 
@@ -121,13 +121,13 @@ pub(crate) struct EmitKubernetesArgs {
     pub(crate) memory: String,
 }
 
-/// Returns the arguments of a batch as they were typed, for the command line of another one.
+/// Returns the arguments of a batch as typed, for the command line of another batch.
 fn typed_options(matches: &ArgMatches) -> Vec<OsString> {
     let command = BatchArgs::augment_args(Command::new("batch"));
     command.get_arguments().flat_map(|argument| typed_words(argument, matches)).collect()
 }
 
-/// Returns what was typed for an argument.
+/// Returns the typed words of an argument.
 fn typed_words(argument: &Arg, matches: &ArgMatches) -> Vec<OsString> {
     let id = argument.get_id().as_str();
     if matches.value_source(id) != Some(ValueSource::CommandLine) {

@@ -1,4 +1,4 @@
-//! The options that set keys of the configuration. They follow from the declarations of the keys.
+//! The options that set keys of the configuration, from the declarations of the keys.
 
 use architect::config::{KeyOption, KeySpec, OptionOverride, OptionValue, is_time, keys};
 use architect::llm::provider_names;
@@ -66,7 +66,7 @@ fn argument(key: &'static KeySpec, option: KeyOption) -> Arg {
     if name.is_empty() { argument } else { argument.value_name(name) }
 }
 
-/// Returns a parser that finds the mistakes which can be seen without the configuration.
+/// Returns a parser that finds mistakes which are visible without the configuration.
 fn parser(key: &'static KeySpec, value: &str) -> ValueParser {
     if let Some(words) = key.words() {
         return PossibleValuesParser::new(words).into();

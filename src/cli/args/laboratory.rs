@@ -1,4 +1,4 @@
-//! Analysis of sessions: statistics, other settings, and the conformance of recordings.
+//! Options for the analysis of sessions: statistics, other settings, and the conformance of recordings.
 
 use std::path::PathBuf;
 
@@ -83,7 +83,7 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) prompt: Option<String>,
 
-    /// How many times each session is run again [default: 1]
+    /// The number of times that each session is run again [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) lanes: Option<u16>,
 

@@ -1,4 +1,4 @@
-//! A task that is repeated.
+//! Options of `architect loop`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Arguments as they are typed. What they mean is decided elsewhere: here nothing is opened, looked up or resolved.
+//! The arguments as typed. Parsing opens, looks up and resolves nothing; other modules interpret the arguments.
 
 #![allow(clippy::struct_excessive_bools)] // a flag is what it is
 
@@ -39,13 +39,13 @@ pub(crate) use pipeline::PipelineArgs;
 pub(crate) use sessions::*;
 pub(crate) use settings::*;
 
-/// Returns a parser for a path that becomes a text in the configuration. A path that is not UTF-8 would be another one
-/// there, so it is refused.
+/// Returns a parser for a path that becomes a text in the configuration. It rejects a path that is not UTF-8, because
+/// the text would be a different path.
 fn text_path() -> impl TypedValueParser<Value = PathBuf> {
     StringValueParser::new().map(PathBuf::from)
 }
 
-/// Returns the table of how a run can end: stop reasons with their status, exit codes and meaning.
+/// Returns the table of the ends of a run: stop reasons with their status, exit codes and meaning.
 fn exit_code_table() -> String {
     let table = reference_tables::stop_reasons().to_text();
     format!("{table}141 is also the exit code of every command whose standard output was closed.")
@@ -96,7 +96,7 @@ pub(crate) enum CliCommand {
     Replay(ReplayArgs),
     /// Restore the files that a session has changed
     Undo(UndoArgs),
-    /// Print what a session has changed, as a patch for `git apply`
+    /// Print the changes of a session, as a patch for `git apply`
     Diff(DiffArgs),
     /// List, show, search, export, import or remove stored sessions
     Sessions(SessionsArgs),
@@ -110,7 +110,7 @@ pub(crate) enum CliCommand {
     Steer(MessageArgs),
     /// Queue a follow-up message for a running session
     Followup(MessageArgs),
-    /// Run test scenarios: scripted models, and what is expected of the run
+    /// Run test scenarios: scripted models, with expectations of the run
     Test(TestArgs),
     /// Show where a session spent its time
     Trace(TraceArgs),
@@ -212,7 +212,7 @@ pub(crate) struct ImageArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Keep the workspace, and print where it is
+    /// Keep the workspace, and print its path
     #[arg(long)]
     pub(crate) keep: bool,
 
@@ -298,9 +298,9 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ConfigCommand {
-    /// Print every key with its value and where it comes from
+    /// Print every key with its value and the origin of the value
     Show,
-    /// Report what is wrong; exits with 3 if anything is
+    /// Report problems; exits with 3 if there are any
     Check,
     /// Print the configuration files, and whether each was read
     Path,

@@ -1,4 +1,4 @@
-//! Steps in order.
+//! Options of `architect pipeline`.
 
 use std::path::PathBuf;
 

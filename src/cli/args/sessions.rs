@@ -1,4 +1,4 @@
-//! Stored sessions, and the scenarios made from them.
+//! Options of the commands for stored sessions, and for the scenarios made from them.
 
 use std::path::PathBuf;
 
@@ -121,7 +121,7 @@ pub(crate) struct DiffArgs {
     /// The session: its id, a prefix of it, or `last` for the last one of this folder
     pub(crate) session: String,
 
-    /// Only what changed between two records; either may be left out
+    /// Print only the changes between two records; either may be left out
     #[arg(value_name = "A..B")]
     pub(crate) range: Option<String>,
 
@@ -184,7 +184,7 @@ pub(crate) struct SessionsArgs {
 pub(crate) enum SessionsCommand {
     /// List the sessions, newest first
     List {
-        /// The most to list
+        /// The maximum number of sessions to list
         #[arg(short = 'n', long, default_value_t = 50)]
         limit: usize,
     },
@@ -197,7 +197,7 @@ pub(crate) enum SessionsCommand {
     Search {
         /// Words that must all occur; "two words" must be adjacent, word* matches any ending
         text: String,
-        /// The most to list
+        /// The maximum number of messages to list
         #[arg(short = 'n', long, default_value_t = 50)]
         limit: usize,
     },
@@ -350,7 +350,7 @@ pub(crate) struct TestArgs {
     #[arg(required_unless_present_any = ["from", "from_all"])]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// Write what was observed into the expectations
+    /// Write the observed results into the expectations
     #[arg(long)]
     pub(crate) update: bool,
 

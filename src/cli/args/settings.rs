@@ -1,4 +1,4 @@
-//! What configures a run and its output.
+//! Options that configure a run and its output.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use super::keys::{KeyOptions, words};
 use super::text_path;
 
-/// Where the configuration comes from. The store of the sessions follows from it, too.
+/// Sources of the configuration, which also determines the store of the sessions.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Configuration")]
 pub(crate) struct LayerArgs {
@@ -35,7 +35,7 @@ pub(crate) struct LayerArgs {
     pub(crate) trust: bool,
 }
 
-/// What `last` means.
+/// The meaning of `last` as the name of a session.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LastArgs {
     /// Let `last` mean the last session of any folder, not of this one
@@ -43,7 +43,7 @@ pub(crate) struct LastArgs {
     pub(crate) any_folder: bool,
 }
 
-/// What configures a run; each of these overrides a value of the configuration.
+/// Options of a run; each overrides a value of the configuration.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Configuration")]
 pub(crate) struct SettingsArgs {
@@ -54,7 +54,7 @@ pub(crate) struct SettingsArgs {
     #[arg(short, long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
 
-    /// Which calls need confirmation; by default the agent's `confirm_mode`
+    /// The calls that need confirmation; by default those of the agent's `confirm_mode`
     #[arg(long, visible_alias = "confirm-mode", value_parser = words::<ConfirmMode>())]
     pub(crate) mode: Option<ConfirmMode>,
 
@@ -78,7 +78,7 @@ fn exit_code(text: &str) -> Result<u8, &'static str> {
     text.parse().map_err(|_| "expected a whole number from 0 to 255")
 }
 
-/// What is printed, and where.
+/// Options of the output.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
@@ -102,7 +102,7 @@ pub(crate) struct OutputArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) report_file: Option<PathBuf>,
 
-    /// Print what the run cost
+    /// Print the cost of the run
     #[arg(long)]
     pub(crate) show_costs: bool,
 
@@ -122,7 +122,7 @@ pub(crate) struct OutputArgs {
     pub(crate) keys: KeyOptions<true>,
 }
 
-/// The form of what is printed.
+/// Options of the output format.
 #[derive(Debug, Args)]
 pub(crate) struct FormatArgs {
     /// Print one JSON document at the end
@@ -135,12 +135,12 @@ pub(crate) struct FormatArgs {
 }
 
 impl FormatArgs {
-    /// Returns the format that was asked for.
+    /// Returns the format that was explicitly requested.
     pub(crate) fn asked(&self) -> Option<OutputFormat> {
         self.output_format.or(self.json.then_some(OutputFormat::Json))
     }
 
-    /// Returns what standard output carries.
+    /// Returns the format of standard output.
     pub(crate) fn format(&self) -> OutputFormat {
         self.asked().unwrap_or(OutputFormat::Text)
     }

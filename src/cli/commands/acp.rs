@@ -47,7 +47,7 @@ impl CommandHost {
     fn try_configure(&self, choice: &SessionChoice<'_>) -> Result<ConfiguredSession, CliError> {
         let mut args = SettingsArgs { layers: self.layers(choice.folder), ..self.settings.clone() };
         if let Some(agent) = choice.agent {
-            // An option was about the agent that it was given with.
+            // The option was meant for the agent that it was given with.
             args.mode = choice.mode.or(args.mode.filter(|_| agent == self.default_agent()));
             args.agent = Some(agent.to_owned());
         }

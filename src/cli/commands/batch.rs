@@ -42,27 +42,27 @@ pub(crate) const BATCH_LIMITS: [&str; 3] =
 /// The exit codes of cells that `--retry-failed` runs again: a failure, a rejected key, and a model call that timed out.
 const RETRIED_EXIT_CODES: [u8; 3] = [1, AUTH_EXIT_CODE, 5];
 
-/// The exit code of a run whose key was rejected, and of a batch in which that happened to every cell that ran.
+/// The exit code of a run whose key was rejected, and of a batch in which all cells that ran ended so.
 const AUTH_EXIT_CODE: u8 = 4;
 
-/// The exit code of a batch in which some cell did not succeed.
+/// The exit code of a batch in which at least one cell did not succeed.
 const PARTIAL_EXIT_CODE: u8 = 2;
 
 /// The name of a manifest from standard input, in messages.
 const STDIN_NAME: &str = "standard input";
 
-/// What the files of a batch have.
+/// The hint about the form of a file with tasks.
 const TASKS_FORM: &str = "the file has a task in each line, as JSON, or [[task]] tables, as TOML";
 pub(super) const VARIANTS_FORM: &str =
     "the file has a variant in each line, as JSON, or [[variant]] tables, as TOML";
 
-/// What helps when the folder of a batch can't be written.
+/// The hint for an unwritable batch folder.
 const CONTINUE_HINT: &str = "the same command continues when the folder can be written";
 
-/// In how many lines one mistake is shown.
+/// The number of lines in which the same mistake is shown separately.
 const MAX_ALIKE: usize = 3;
 
-/// The largest manifest, in bytes.
+/// The maximum size of a manifest, in bytes.
 const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 
 pub(crate) fn run(mut args: BatchArgs, world: &ProcessEnv) -> Result<u8, CliError> {
@@ -79,38 +79,38 @@ pub(crate) fn run(mut args: BatchArgs, world: &ProcessEnv) -> Result<u8, CliErro
     Ok(report.exit_code)
 }
 
-/// What a batch runs, and where.
+/// The cells of a batch with their folder and limits.
 pub(super) struct BatchPlan {
     pub(super) manifest: BatchManifest,
-    /// What is wrong with it by itself.
+    /// The problems of the manifest itself.
     pub(super) problems: Vec<ManifestProblem>,
     pub(super) common: CommonOptions,
     /// The limits of all cells together.
     pub(super) limits: LimitsConfig,
-    /// The name for people.
+    /// The name of the batch, for the report.
     pub(super) name: String,
     /// The folder.
     pub(super) out: PathBuf,
-    /// The names of the manifest and of the file of variants, for messages; empty for what the command line has.
+    /// The names of the manifest and of the file of variants, for messages; empty for parts given on the command line.
     pub(super) files: [String; 2],
-    /// What the user should know before cells run.
+    /// A warning for the user before cells run.
     pub(super) warning: Option<String>,
     /// The model that evaluates the changes of successful cells.
     pub(super) evaluator: Option<ModelName>,
 }
 
-/// How the cells of a batch have ended.
+/// The end of a batch.
 pub(super) struct BatchEnd {
-    /// The report, which is not written yet.
+    /// The report, not written yet.
     pub(super) report: BatchReport,
     pub(super) folder: BatchFolder,
-    /// Keeps other processes from writing results until the report is written.
+    /// A lock that keeps other processes from writing results until the report is written.
     pub(super) results_lock: Option<File>,
-    /// Whether a signal stopped it before all cells had succeeded.
+    /// Whether a signal stopped the batch before all cells had succeeded.
     pub(super) is_stopped: bool,
 }
 
-/// Returns what the files of a command say.
+/// Returns the plan from the files and options of a command.
 pub(super) fn plan_manifest(
     args: &BatchArgs,
     config: &Config,
@@ -132,7 +132,7 @@ pub(super) fn plan_manifest(
 }
 
 impl BatchPlan {
-    /// Takes the cells out of the manifest, if no mistake can be found before one begins; otherwise all of them are shown.
+    /// Takes the cells out of the manifest. Fails with all mistakes that can be found before a cell begins.
     pub(super) fn take_cells<'a>(
         &mut self,
         args: &'a BatchArgs,
@@ -227,7 +227,7 @@ pub(super) fn run_cells(
     .run();
     progress.finish();
 
-    // Also after an interrupt, and an error: what is finished is finished.
+    // The results are also written after an interrupt or an error, since finished cells stay finished.
     let results_lock = folder.lock_results();
     let spent = coordinator.progress()?.spent.money.as_dollars();
     drop(own);
@@ -275,7 +275,7 @@ fn open_coordinator(
     Ok(Arc::new(coordinator))
 }
 
-/// Returns the exit code of a batch in which some cell did not succeed; `open` are the cells that were to run.
+/// Returns the exit code of a batch in which at least one cell did not succeed; `open` are the cells that had to run.
 fn failure_exit_code(coordinator: &Coordinator, open: &[CellId]) -> u8 {
     let is_unauthorized = |id| {
         let outcome = coordinator.outcome(id).map(|(outcome, _)| outcome);
@@ -287,7 +287,7 @@ fn failure_exit_code(coordinator: &Coordinator, open: &[CellId]) -> u8 {
     }
 }
 
-/// Warns if the budget of the batch has left cells unfinished; `open` are the cells that were to run.
+/// Warns if the budget of the batch has left cells unfinished; `open` are the cells that had to run.
 fn warn_about_budget(coordinator: &Coordinator, open: &[CellId], limits: &LimitsConfig) {
     let is_unfinished = |id: &&CellId| {
         matches!(coordinator.outcome(id), None | Some((CellOutcome::BudgetReached, _)))
@@ -311,7 +311,7 @@ fn warn_about_denied(denied: usize) {
     }
 }
 
-/// Returns a function that returns what is done and used in a batch of so many cells.
+/// Returns a function that returns the present totals of a batch with this number of cells.
 fn totals_source(
     coordinator: &Arc<Coordinator>,
     cells: usize,
@@ -320,7 +320,7 @@ fn totals_source(
     let (coordinator, timeout) = (Arc::clone(coordinator), limits.timeout);
     let budget = limits.budget_usd;
     move || {
-        // The workers report why the log can't be read.
+        // The workers report an unreadable log.
         let progress = coordinator.progress().ok()?;
         Some(BatchTotals {
             cells,
@@ -335,8 +335,8 @@ fn totals_source(
     }
 }
 
-/// Returns the configuration of the command itself, and the limits of the whole batch, which are no options of its cells
-/// any more.
+/// Returns the configuration of the command itself, and the limits of the whole batch. These limits are removed from
+/// the options of the cells.
 pub(super) fn load_base_config(
     args: &mut BatchArgs,
     world: &ProcessEnv,
@@ -354,7 +354,7 @@ pub(super) fn load_base_config(
     Ok((config, limits))
 }
 
-/// Returns the limits of the whole batch: those of options. Those of files and variables are limits of each task.
+/// Returns the limits of the whole batch: those of options. Limits of files and variables apply to each task instead.
 fn batch_limits(args: &BatchArgs, config: &Config) -> LimitsConfig {
     let limits = &config.settings.limits;
     let is_given = |key: &str| args.settings.keys.overrides.iter().any(|set| set.key == key);
@@ -366,7 +366,7 @@ fn batch_limits(args: &BatchArgs, config: &Config) -> LimitsConfig {
     }
 }
 
-/// Returns the manifest, and what is wrong with it by itself.
+/// Returns the manifest with its own problems.
 pub(super) fn read_manifest(
     args: &BatchArgs,
     timeout: Option<TimeSpan>,
@@ -383,7 +383,7 @@ pub(super) fn read_manifest(
     Ok(BatchManifest::parse(text, variants, &world.cwd))
 }
 
-/// Fails with all mistakes of a manifest, if there are any. One that many lines have is shown with the first of them.
+/// Fails with all mistakes of a manifest, if there are any. A mistake of many lines is shown once, with the first line.
 pub(super) fn refuse(problems: &[ManifestProblem]) -> Result<(), CliError> {
     let mut alike: HashMap<(&str, &str), usize> = HashMap::new();
     for problem in problems {
@@ -412,15 +412,15 @@ pub(super) fn refuse(problems: &[ManifestProblem]) -> Result<(), CliError> {
             format!("{count}:\n  {}", lines.join("\n  "))
         }
     };
-    // Only what helps with all of them.
+    // Only hints that apply to all problems are shown.
     let hints = problems.first().map(|problem| &problem.hints);
     let hints = hints.filter(|hints| problems.iter().all(|problem| problem.hints == **hints));
     let error = hints.into_iter().flatten().fold(CliError::usage(text), CliError::hint);
     Err(error.hint("nothing was started"))
 }
 
-/// Reads a file of tasks or variants; `form` says what such a file has. Standard input is awaited no longer than
-/// `timeout`.
+/// Reads a file of tasks or variants; `form` is the hint about the form of such a file. Waits for standard input no
+/// longer than `timeout`.
 pub(super) fn read_text(
     name: &str,
     form: &str,
@@ -439,7 +439,7 @@ fn file_names(args: &BatchArgs) -> [String; 2] {
     [tasks.to_owned(), variants.unwrap_or_default()]
 }
 
-/// Returns the name of a batch: that of its file.
+/// Returns the name of a batch, from its file.
 pub(super) fn batch_name(args: &BatchArgs) -> String {
     let stem = Path::new(&args.tasks).file_stem().filter(|_| args.tasks != "-");
     stem.map_or_else(|| "stdin".to_owned(), |stem| stem.to_string_lossy().into_owned())
@@ -455,8 +455,8 @@ fn is_finished(coordinator: &Coordinator, cell: &BatchCell) -> bool {
     outcome.is_some_and(|outcome| outcome != CellOutcome::BudgetReached)
 }
 
-/// Opens cells again: those whose result is lost, to make it from their session, and, if asked to, the failed ones that
-/// another attempt may help.
+/// Reopens cells: cells with a lost result, to restore it from their session, and with `has_retries` also failed cells
+/// for which another attempt may help.
 fn reopen(
     coordinator: &Coordinator,
     folder: &BatchFolder,
@@ -480,7 +480,7 @@ fn reopen(
     Ok(())
 }
 
-/// Stops the runs at the first signal. Returns what knows the signal.
+/// Stops the runs at the first signal. The returned value provides this signal.
 pub(crate) fn listen(
     interrupts: &RunInterrupts,
     format: OutputFormat,

@@ -42,7 +42,7 @@ fn kubernetes(args: EmitKubernetesArgs, world: &ProcessEnv) -> Result<u8, CliErr
     let EmitKubernetesArgs { mut emit, image, claim, mount, secret, cpu, memory } = args;
     let words = typed_words(&emit)?;
     check_mount(&emit, &mount)?;
-    // The keys and the folders of the tasks are those of the containers: what can be checked here is the manifest.
+    // The keys and the folders of the tasks are those of the containers, so only the manifest can be checked here.
     let (manifest, problems) = batch::read_manifest(&emit.batch, None, world)?;
     batch::refuse(&problems)?;
     let cells = BatchCell::all(manifest, &CommonOptions::default()).len();
@@ -52,7 +52,7 @@ fn kubernetes(args: EmitKubernetesArgs, world: &ProcessEnv) -> Result<u8, CliErr
     print(&job.render(), &config, world)
 }
 
-/// Fails if a file or folder of the command can't be the same one in a container.
+/// Fails if a file or folder of the command can't have the same path in a container.
 fn check_mount(emit: &EmitArgs, mount: &str) -> Result<(), CliError> {
     if !mount.starts_with('/') || mount == "/" {
         return Err(CliError::usage(format!("--mount {mount}: not the absolute path of a folder")));
@@ -85,7 +85,7 @@ fn text(word: &std::ffi::OsStr) -> Result<String, CliError> {
     })
 }
 
-/// Returns what was typed for the batch.
+/// Returns the typed words of the batch.
 fn typed_words(emit: &EmitArgs) -> Result<Vec<String>, CliError> {
     if emit.batch.shard.is_some() {
         let error = CliError::usage("--shard is what each part gets");
@@ -109,7 +109,7 @@ fn emitted(emit: &EmitArgs, folder: String, words: Vec<String>, cells: usize) ->
     EmittedBatch { name, folder, words, part_words, cells, nodes }
 }
 
-/// Prints a script, which may be seen by others than the one who has the keys.
+/// Prints a script. It must not contain secrets, since other people may see it.
 fn print(script: &str, config: &Config, world: &ProcessEnv) -> Result<u8, CliError> {
     if collect_secrets(config, world).mask_all(script) != script {
         return Err(CliError::usage("an option has a secret, which would stand in the script")

@@ -26,7 +26,7 @@ use crate::cli::config_options::DEFAULT_AGENT;
 use crate::cli::error::CliError;
 use crate::cli::task_text;
 
-/// The id of the task, and the beginning of the names of its branches.
+/// The ID of the task, and the beginning of the names of its branches.
 const TASK_ID: &str = "compare";
 
 /// The exit code if variants succeeded, and no change could be evaluated.
@@ -59,7 +59,7 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
     let head = worktrees.find_commit(&workspace, None)?;
     worktrees.check_subfolder(&workspace, &head)?;
     if args.variants.is_none() {
-        // As a run would be refused, with its hints.
+        // An impossible run fails here, with the same hints.
         ResolvedModel::from_config(&config, world)?.check(&config, world)?;
     }
 
@@ -150,8 +150,8 @@ fn read_variants(
     refuse(&problems).map(|()| variants)
 }
 
-/// Returns the folder of a comparison, and the commit that its variants begin at: the one that is checked out. If that
-/// is the winner of this comparison, merged, the comparison is the same as before.
+/// Returns the folder of a comparison, and the commit at which its variants begin: the one that is checked out. If that
+/// commit is the merged winner of an existing comparison, this comparison is returned.
 fn find_comparison(
     out: Option<&Path>,
     name: &str,
@@ -175,9 +175,9 @@ fn find_comparison(
     of_task.find_map(found).unwrap_or_else(|| (new(), head.clone()))
 }
 
-/// Returns a warning about changes of the user that the variants don't have.
+/// Returns a warning about the user's changes that the variants don't have.
 fn warn_about_changes(worktrees: &Worktrees, workspace: &Path, commit: &str) -> Option<String> {
-    // A repository without a work tree has none.
+    // A repository without a work tree has no changes.
     let count = worktrees.count_uncommitted(workspace).ok().filter(|count| *count > 0)?;
     Some(format!(
         "the variants begin at the commit {}, without your uncommitted changes ({})",
@@ -204,7 +204,8 @@ fn apply(
     if let Ok(tip) = worktrees.find_commit(&config.workspace, Some(&branch))
         && tip != commit
     {
-        // Before the merge: the same command finds this comparison also if it is killed after it.
+        // This is written before the merge, so that the same command finds the comparison even if it is killed after
+        // the merge.
         folder.write_merge(commit, &tip)?;
     }
     let merged = merge(name, worktrees, config, world);
@@ -214,7 +215,7 @@ fn apply(
     })
 }
 
-/// Prints the comparison as the format requires.
+/// Prints the comparison in this format.
 fn print_comparison(
     format: OutputFormat,
     report: &BatchReport,

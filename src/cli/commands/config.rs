@@ -1,4 +1,4 @@
-//! `architect config`: the configuration, and where it comes from; `architect agents` and `architect init`.
+//! `architect config`: the configuration with the origins of its values; `architect agents` and `architect init`.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &ConfigArgs, world: &ProcessEnv) -> Result<u8, CliError>
     output::print(&text)
 }
 
-/// Checks what a run would find out: the tools of agents, rules, the model, and the files of profiles.
+/// Performs the checks of a run: the tools of agents, rules, the model, and the files of profiles.
 fn check(config: &Config, args: &SettingsArgs, world: &ProcessEnv) -> Result<(), CliError> {
     architect::app::check_config(config)?;
     if config.settings.llm.model.is_some() {
@@ -65,7 +65,7 @@ fn check(config: &Config, args: &SettingsArgs, world: &ProcessEnv) -> Result<(),
     Ok(())
 }
 
-/// Returns the list of the folders that the user trusts.
+/// Returns the list of trusted folders.
 fn trust_store(world: &ProcessEnv) -> Result<TrustStore, CliError> {
     let state = world.folders().state;
     let state = state.ok_or_else(|| {
@@ -140,15 +140,15 @@ pub(crate) fn list_agents(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, C
 /// An agent, as `architect agents --json` lists it.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct AgentDocument {
-    /// Its name.
+    /// The name.
     name: String,
-    /// What it is for.
+    /// The purpose of the agent, in one line.
     description: String,
-    /// The tools that it may use; `*` in a name stands for anything.
+    /// The tools that the agent may use; `*` in a name matches any text.
     allowed_tools: Vec<String>,
-    /// When the user is asked before a tool call runs.
+    /// The tool calls that need the user's confirmation.
     confirm_mode: ConfirmMode,
-    /// The most replies whose tool calls run.
+    /// The maximum number of replies whose tool calls run.
     max_steps: u32,
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn run(args: &ConformArgs) -> Result<u8, CliError> {
     let mut code = 0;
     for path in &args.traces {
         let name = sanitize::path(path);
-        // The other files are checked too.
+        // A failure does not stop the checks of the other files.
         let checked = match check_file(path, &name, args) {
             Err(failure) if args.traces.len() > 1 => {
                 failure.print();
@@ -51,10 +51,10 @@ fn check_file(path: &Path, name: &str, args: &ConformArgs) -> Result<u8, CliErro
     Ok(u8::from(!report.conforms))
 }
 
-/// The largest recording in bytes: its values take several times as much memory.
+/// The maximum size of a recording, in bytes. The values take several times as much memory.
 const MAX_RECORDING: u64 = 256 << 20;
 
-/// Reads a recording without a byte order mark. Bytes that are not UTF-8 can only be in texts.
+/// Reads a recording without a byte order mark. Invalid UTF-8 is replaced, since it can only be in texts.
 fn read(path: &Path) -> std::io::Result<String> {
     let mut bytes = Vec::new();
     open_input(path)?.take(MAX_RECORDING + 1).read_to_end(&mut bytes)?;
@@ -93,6 +93,6 @@ fn line(name: &str, report: &ConformanceReport) -> String {
 pub(crate) struct ConformDocument<'a> {
     #[serde(flatten)]
     report: &'a ConformanceReport,
-    /// The file, as it was named.
+    /// The file, as named by the user.
     file: &'a str,
 }

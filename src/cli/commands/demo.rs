@@ -1,4 +1,4 @@
-//! `architect demo`: a whole run on a temporary workspace.
+//! `architect demo`: a complete run on a temporary workspace.
 
 use architect::app::ProcessEnv;
 use architect::app::demo::Demo;

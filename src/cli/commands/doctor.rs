@@ -23,7 +23,7 @@ type Finding = (CheckStatus, String);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CheckStatus {
     Good,
-    /// It works, but less well than it could.
+    /// A run works, but less well than it could.
     Warning,
     /// A run will not work.
     Bad,
@@ -34,16 +34,16 @@ use CheckStatus::{Bad, Good, Warning};
 /// A check, as `architect doctor --json` lists it.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CheckDocument<'a> {
-    /// What was checked.
+    /// The checked item.
     what: &'a str,
-    /// Whether a run works with it: `good`, `warning` or `bad`.
+    /// Whether a run works with the item: `good`, `warning` or `bad`.
     state: &'a str,
-    /// What was found.
+    /// The finding.
     #[serde(rename = "said")]
     message: &'a str,
 }
 
-/// The longest message that is shown, in characters.
+/// The maximum length of a displayed message, in characters.
 const MAX_MESSAGE_CHARS: usize = 400;
 
 pub(crate) fn run(args: &DoctorArgs, world: &ProcessEnv) -> Result<u8, CliError> {
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &DoctorArgs, world: &ProcessEnv) -> Result<u8, CliError>
     Ok(u8::from(findings.iter().any(|(_, (status, _))| *status == Bad)))
 }
 
-/// Prints what was found.
+/// Prints the findings.
 fn report(json: bool, findings: &[(&str, Finding)]) -> Result<u8, CliError> {
     let (mut text, mut documents) = (String::new(), Vec::new());
     for (check, (status, message)) in findings {

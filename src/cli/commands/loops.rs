@@ -48,11 +48,12 @@ pub(crate) fn run(args: &LoopArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     saved.sets.push(format!("sessions.dir={}", folder.path.display()));
     let limits = workflow_limits(&config);
 
-    // Everything that can be wrong is found before anything is made.
+    // All problems are found before anything is created.
     let checked = saved.new_setup(config.clone(), world.clone())?;
     checked.model.check(&checked.config, world)?;
     let journal = folder.open(&workflow.program(), config.settings.sessions.durability, world)?;
-    // Dropped after the set-up, whose commands work there. Before the sweep, which takes unused ones for abandoned.
+    // The worktree is dropped after the setup, whose commands work in it. It is opened before the sweep, which removes
+    // unused worktrees as abandoned.
     let worktree = args.worktree.as_deref().map(|name| {
         let content = match args.with_changes {
             true => WorktreeContent::Uncommitted,
@@ -81,7 +82,7 @@ pub(crate) fn run(args: &LoopArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     .run(journal)
 }
 
-/// Checks that the loop can end with success, or improve something. Returns the number to improve.
+/// Checks that the loop can end with success, or improve a number. Returns the number to improve.
 fn check_goal(args: &LoopArgs) -> Result<Option<Metric>, CliError> {
     if args.check.iter().chain(&args.metric).any(|command| command.trim().is_empty()) {
         return Err(CliError::usage("the command of --check or --metric is empty"));

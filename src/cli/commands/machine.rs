@@ -1,4 +1,4 @@
-//! `architect machine`: the statechart that a run follows, and what a run uses at most.
+//! `architect machine`: the statechart that a run follows, and the upper bounds of a run.
 
 use architect::app::{AppError, ProcessEnv, ResolvedModel};
 use architect::config::{EvaluationMode, ModelLimits, run_rules};
@@ -22,18 +22,18 @@ pub(crate) fn run(args: &MachineArgs, env: &ProcessEnv) -> Result<u8, CliError> 
     output::print(&text)
 }
 
-/// What the evaluation of answers adds to a run.
+/// The bounds of evaluations, in addition to those of a run.
 struct EvaluationBounds {
-    /// Evaluations.
+    /// The number of evaluations.
     evaluations: u64,
-    /// Model calls of each.
+    /// The number of model calls of each evaluation.
     calls: u64,
-    /// How often the run is continued after an evaluation.
+    /// The number of times that the run continues after an evaluation.
     retries: u64,
 }
 
 impl EvaluationBounds {
-    /// Returns the bounds with at most this many retries; `None` if nothing is evaluated.
+    /// Returns the bounds with at most this many retries; `None` without evaluation.
     fn new(mode: EvaluationMode, max_retries: u32, rules: &RunRules) -> Option<Self> {
         let retries = match mode {
             EvaluationMode::Off => return None,
@@ -45,7 +45,7 @@ impl EvaluationBounds {
         Some(Self { evaluations: retries + 1, calls: RunBounds::new(&rules).calls, retries })
     }
 
-    /// Returns a line about the evaluations of a run with these bounds; none for a run that can have no answer.
+    /// Returns a line about the evaluations of a run with these bounds; empty for a run that can't have an answer.
     fn line(&self, run: &RunBounds) -> String {
         if run.calls == 0 {
             return String::new();
@@ -70,8 +70,7 @@ fn count(count: u64, one: &str, several: &str) -> String {
     pluralize(usize::try_from(count).unwrap_or(usize::MAX), one, several)
 }
 
-/// Returns the bounds of a run that these options begin, and those of its evaluation. A configuration without a model has no
-/// price.
+/// Returns the bounds of a run with these options, and those of its evaluation. Without a model, there is no price.
 fn bounds(
     args: &SettingsArgs,
     env: &ProcessEnv,
@@ -86,9 +85,9 @@ fn bounds(
     } else {
         rules(&ModelLimits::default())
     };
-    // A session that others can reach may have a follow-up waiting.
+    // A stored session may have a waiting follow-up message from another process.
     let mut bounds = RunBounds::new(&RunRules { has_checks: true, ..rules.clone() });
-    // The budget holds for any price.
+    // The budget is an upper bound for any price.
     bounds.cost = config.settings.limits.budget_usd;
     let evaluation = &config.settings.evaluation;
     Ok((bounds, EvaluationBounds::new(evaluation.mode, evaluation.max_retries, &rules)))
@@ -150,7 +149,7 @@ mod tests {
         let basic = EvaluationBounds { evaluations: 1, calls: 4, retries: 0 };
         assert!(basic.line(&run).contains("1 evaluation, each with 4 calls: 14 calls in all"));
         assert_eq!(full.line(&RunBounds { calls: 0, ..run }), "");
-        // The evaluator has one step, whatever the run has.
+        // The evaluator has one step, independent of the run.
         let rules = RunRules::default();
         assert!(EvaluationBounds::new(EvaluationMode::Off, 2, &rules).is_none());
         let bounds = EvaluationBounds::new(EvaluationMode::Full, 2, &rules).unwrap();

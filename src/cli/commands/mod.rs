@@ -38,7 +38,7 @@ use super::error::CliError;
 use super::output;
 use run::with_result_document;
 
-/// Carries a command out, and returns the exit code.
+/// Executes a command, and returns the exit code.
 pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError> {
     let only_prints = matches!(
         command,

@@ -1,4 +1,4 @@
-//! `architect models`: lists the models that can be named.
+//! `architect models`: lists the models that the user can choose by name.
 
 use architect::app::{KnownModel, KnownModels, ProcessEnv, available_models, known_models};
 use architect::llm::model_table::{self, ModelTable};
@@ -50,7 +50,7 @@ fn print(models: &[&KnownModel], known: &ModelTable, is_json: bool) -> Result<u8
     output::print(&table(models, known))
 }
 
-/// Returns what is known about the models of a provider that the table does not have.
+/// Returns a note about the models of a provider that are missing in the table.
 fn missing_models_note(provider: &Provider) -> String {
     let (name, example) = (provider.name(), model_table::example(provider));
     let makers = model_table::makers(provider);
@@ -114,7 +114,7 @@ fn aliases<'t>(model: &KnownModel, known: &'t ModelTable) -> impl Iterator<Item 
     all.filter(|(_, name)| **name == model.name).map(|(alias, _)| alias.as_str())
 }
 
-/// Returns the efforts, successive ones as a range.
+/// Returns the efforts, with successive ones as a range.
 fn short_efforts(efforts: &[&str]) -> String {
     let all: Vec<&str> = Effort::ALL.iter().map(|effort| effort.as_str()).collect();
     let is_range = efforts.len() > 2 && all.windows(efforts.len()).any(|part| part == efforts);
@@ -134,36 +134,36 @@ fn label(model: &KnownModel) -> String {
 /// A model, as `architect models --json` lists it. Prices are in dollars for a million tokens.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ModelDocument {
-    /// The name by which the configuration defines it; null for other models.
+    /// The name under which the configuration defines the model; null for other models.
     name: Option<String>,
     /// The model, as `provider/name`.
     model: String,
-    /// Its other names in the table of models.
+    /// The other names of the model in the table.
     aliases: Vec<String>,
     /// The provider.
     provider: &'static str,
     /// The context window in tokens; null if it is unknown.
     window: Option<u64>,
-    /// The most tokens of a reply; null if it is unknown.
+    /// The maximum number of tokens in a reply; null if it is unknown.
     max_output: Option<u64>,
     /// The price; null if it is unknown.
     price: Option<PriceDocument>,
     /// The date of the table of models.
     table_date: String,
-    /// The efforts that `--effort` takes; null if they are unknown.
+    /// The words that `--effort` accepts; null if they are unknown.
     efforts: Option<Vec<&'static str>>,
 }
 
 /// A price in dollars for a million tokens.
 #[derive(Serialize, JsonSchema)]
 struct PriceDocument {
-    /// Of requests.
+    /// The price of requests.
     input: f64,
-    /// Of replies.
+    /// The price of replies.
     output: f64,
-    /// Of the part of a request that is read from the cache.
+    /// The price of the part of a request that is read from the cache.
     cached_input: f64,
-    /// Of the part of a request that is written to the cache.
+    /// The price of the part of a request that is written to the cache.
     cache_write: f64,
 }
 

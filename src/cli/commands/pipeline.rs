@@ -62,7 +62,7 @@ pub(crate) fn run(mut args: PipelineArgs, world: &ProcessEnv) -> Result<u8, CliE
             let (value, option) = (model.clone(), "--model".to_owned());
             sets.push(OptionOverride { key: MODEL_KEY, value, option });
         }
-        // What the configuration warns of, it warns of once.
+        // Usual steps share one configuration, so that its warnings are logged once.
         let is_usual = step.agent.is_none() && step.model.is_none();
         let loaded = if is_usual { Ok(usual.clone()) } else { load(&args, world) };
         match loaded.and_then(|loaded| set_up(loaded, &folder, world)) {
@@ -93,7 +93,7 @@ fn load(args: &PipelineArgs, world: &ProcessEnv) -> Result<(Config, SavedOptions
     config_options::load_config(&args.settings, Some(&args.output), world, None)
 }
 
-/// Returns what a step with this configuration runs with.
+/// Returns the setup of a step with this configuration.
 fn set_up(
     (mut config, mut saved): (Config, SavedOptions),
     folder: &WorkflowFolder,
@@ -107,7 +107,7 @@ fn set_up(
     Ok(StepSetup { setup, options })
 }
 
-/// Returns why the items of steps can't have worktrees of their own, if they need some.
+/// Returns a problem for each step whose items need worktrees, if worktrees are not possible.
 fn find_isolation_problems(
     file: &str,
     pipeline: &Pipeline,

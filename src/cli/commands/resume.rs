@@ -41,7 +41,7 @@ pub(crate) fn resume(args: &ResumeArgs, world: ProcessEnv) -> Result<u8, CliErro
     resume_session(&stored, session, request, output, world)
 }
 
-/// `architect fork`: continues in a copy of a session; the original stays as it is.
+/// `architect fork`: continues in a copy of a session. The original does not change.
 pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let stored = SessionLookup::open(&args.settings.layers, args.last, &world)?;
     let (name, after) = split_record(&args.session)?;
@@ -64,7 +64,7 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
         replacement = Some(ReplacementResult { status: ToolStatus::Ok, text: text.into() });
     }
     stored.complete_restore(parent, &world)?;
-    // Before the copy of the conversation, so that none is left without its files.
+    // The worktree is created before the copy of the conversation, so that a failure leaves no copy without its files.
     let worktree = match args.files {
         true => {
             let history = stored.store.load(parent)?.0;
@@ -97,7 +97,7 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     resume_session(&stored, session, request, output, world)
 }
 
-/// Splits the name of a session from that of a record.
+/// Splits the name of a session from the number of a record.
 pub(super) fn split_record(name: &str) -> Result<(&str, Option<u64>), CliError> {
     let Some((name, seq)) = name.split_once('@') else { return Ok((name, None)) };
     let seq = seq.parse().map_err(|_| {
@@ -107,7 +107,7 @@ pub(super) fn split_record(name: &str) -> Result<(&str, Option<u64>), CliError> 
     Ok((name, Some(seq)))
 }
 
-/// Returns the configuration of a session in the workspace that its own one stands for.
+/// Returns the configuration of a session for the original workspace, if its workspace is an isolated worktree.
 pub(super) fn load_origin_config(
     (settings, output): (&SettingsArgs, Option<&OutputArgs>),
     stored: &SessionLookup,
@@ -121,8 +121,8 @@ pub(super) fn load_origin_config(
     config_options::load_config(settings, output, world, Some(&options)).map(|(config, _)| config)
 }
 
-/// Makes a worktree with the files of a session, as they were just after a record. Returns also where it is, and what is
-/// not as it was, in words.
+/// Creates a worktree with the files of a session just after a record. Also returns its description, with the paths
+/// that differ from that state.
 pub(super) fn create_worktree(
     (settings, output): (&SettingsArgs, Option<&OutputArgs>),
     stored: &SessionLookup,
@@ -156,11 +156,11 @@ pub(super) fn create_worktree(
     Ok((worktree, note))
 }
 
-/// Paths that are listed.
+/// The maximum number of listed paths.
 const MAX_LISTED: usize = 20;
 
-/// Returns the next task, if there is one. Standard input is awaited no longer than the time limit of these settings and
-/// of the stored options of the session, which are read only then.
+/// Returns the next task, if there is one. Waits for standard input no longer than the time limit of these settings and
+/// of the session's stored options, which are read only for that.
 pub(super) fn read_prompt(
     prompt: Option<&str>,
     settings: &SettingsArgs,
@@ -188,28 +188,28 @@ fn read_images(args: &ImageArgs, prompt: Option<&String>) -> Result<Vec<ImageSou
     task_text::read_images(args)
 }
 
-/// How a session is resumed.
+/// Options for resuming a session.
 pub(super) struct ResumeRequest<'a> {
     pub(super) repair: DamagePolicy,
     pub(super) prompt: Option<String>,
     pub(super) images: Vec<ImageSource>,
-    /// The worktree that was made for it.
+    /// The worktree that was created for the session.
     pub(super) worktree: Option<WorktreeRun>,
     pub(super) settings: &'a SettingsArgs,
 }
 
-/// A stored session that can be run.
+/// A stored session that is ready to run.
 pub(super) struct PreparedResume {
     pub(super) request: RunRequest,
     pub(super) setup: RunSetup,
-    /// Dropped after the set-up, whose commands work there.
+    /// Dropped after the setup, whose commands work in the worktree.
     pub(super) worktree: Option<WorktreeRun>,
-    /// The evaluations of its answers so far.
+    /// The evaluations of the session's earlier answers.
     evaluations: Vec<SessionHistory>,
     notes: Vec<String>,
 }
 
-/// Resumes a session with its stored options, and with those given now.
+/// Resumes a session with its stored options and the given ones.
 fn resume_session(
     stored: &SessionLookup,
     session: SessionId,
@@ -226,7 +226,7 @@ fn resume_session(
     task::run(&setup, task, output, worktree.as_ref())
 }
 
-/// Opens a session, and sets its run up with its stored options and with those given now. Without `output`, its result is
+/// Opens a session, and prepares its run with the stored options and the given ones. Without `output`, the result is
 /// not printed.
 pub(super) fn prepare_resume(
     stored: &SessionLookup,
@@ -241,7 +241,7 @@ pub(super) fn prepare_resume(
     }
     let mut stored_options =
         saved_options(stored, &opened.history, request.settings.layers.workspace.as_deref())?;
-    // Before the sweep, which takes unused ones for abandoned.
+    // The worktree is opened before the sweep, which removes unused worktrees as abandoned.
     let mut worktree = request.worktree.take();
     let root = &opened.history.setup.workspace.root;
     let own_root = worktree.is_none() && request.settings.layers.workspace.is_none();
@@ -249,7 +249,7 @@ pub(super) fn prepare_resume(
         worktree = WorktreeRun::reopen(session, root, &world)?;
     }
     worktree_run::sweep(&world);
-    // Its settings are those of the workspace that it stands for.
+    // The settings are those of the original workspace.
     if let Some(origin) = worktree.as_ref().and_then(WorktreeRun::origin) {
         stored_options.sets.push(format!("workspace.root={}", origin.display()));
     }
@@ -258,7 +258,7 @@ pub(super) fn prepare_resume(
     let evaluations = stored_evaluations(&stored.store, session)?;
     let charge = evaluation_charge(&evaluations);
     let note = restart_limits(&mut opened, &config, &request, charge);
-    // They are runs of their own, and part of what the session may spend.
+    // Evaluations are separate runs, and count towards the limits of the session.
     subtract_charge(&mut config.settings.limits, charge);
     app::subtract_time_used(&mut config.settings.limits, &opened);
     if let Some(worktree) = &mut worktree {
@@ -282,8 +282,8 @@ pub(super) fn prepare_resume(
     Ok(PreparedResume { request, setup, worktree, evaluations, notes })
 }
 
-/// Restarts the limits of steps and time, for a session that has ended or gets another message. Returns a note about
-/// those of money and tokens, which count the whole session.
+/// Resets the limits of steps and time, for a session that has ended or gets another message. Returns a note about the
+/// limits of money and tokens, which count the whole session.
 fn restart_limits(
     opened: &mut OpenedSession,
     config: &Config,
@@ -307,8 +307,9 @@ fn restart_limits(
     Some(format!("The limits of steps and time start again; money and tokens count on: {note}."))
 }
 
-/// Returns the stored options of a session. Those of an imported one could run a command or send the user's key
-/// elsewhere, so they are ignored; of those in a folder that commands could write, those stay that tighten, and the model.
+/// Returns the stored options of a session. The options of an imported session are ignored, because they could run a
+/// command or send the user's key elsewhere. Of a session in a folder that commands could write, only the model and the
+/// options that tighten are kept.
 pub(super) fn saved_options(
     stored: &SessionLookup,
     past: &SessionHistory,
@@ -331,7 +332,7 @@ pub(super) fn saved_options(
     if stored.check_workspace(past, workspace)? {
         stored_options = stored_options.of_exposed_session();
     }
-    // It works where it worked, wherever the command is typed.
+    // The session works in its own workspace, whatever the current folder is.
     let root = &past.setup.workspace.root;
     stored_options.sets.push(format!("workspace.root={}", root.display()));
     Ok(stored_options)

@@ -19,7 +19,7 @@ use crate::cli::task::{self, RunMode, TaskRun};
 use crate::cli::worktree_run::{self, WorktreeRun};
 use crate::cli::{output, task_text};
 
-/// Begins a run. A program that reads the output gets the result document in any case, also after a signal before the
+/// Begins a run. A program that reads the output gets the result document in any case, even after a signal before the
 /// run.
 pub(super) fn with_result_document(
     format: OutputFormat,
@@ -32,7 +32,7 @@ pub(super) fn with_result_document(
     });
     let done = begin();
     if let Err(failure) = &done {
-        // The error is shown in any case.
+        // The error itself is shown in any case.
         if let Err(unwritten) = print_result(&failure.to_result(), format) {
             log::debug!("{unwritten:?}");
         }
@@ -65,12 +65,12 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
                 .map(str::parse::<SessionId>)
                 .transpose()
                 .map_err(JournalError::from)?;
-            // The record of a worktree names its session.
+            // The record of a worktree contains the ID of its session.
             let session = session.or_else(|| worktree.map(|_| SessionId::generate()));
             SessionTarget::New(open_store(&config, &world)?, session)
         }
     };
-    // Dropped after the set-up, whose commands work there.
+    // The worktree is dropped after the setup, whose commands work in it.
     let worktree = worktree.map(|name| {
         let content = if args.with_changes {
             WorktreeContent::Uncommitted
@@ -119,8 +119,8 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
     code
 }
 
-/// Returns the prompt, and the name of the worktree, if there is to be one; empty for a generated one. A text that can't be
-/// a name is the prompt.
+/// Returns the prompt, and the name of the worktree if there is to be one; an empty name stands for a generated one. A
+/// text that can't be a name is the prompt.
 fn prompt_and_worktree(args: &RunArgs) -> (Option<&str>, Option<&str>) {
     match (args.prompt.as_deref(), args.worktree.as_deref()) {
         (None, Some(text)) if text.contains(char::is_whitespace) => (Some(text), Some("")),

@@ -1,4 +1,4 @@
-//! `architect schema`: the forms of what programs and editors read and write.
+//! `architect schema`: the schemas of the documents that programs and editors read and write.
 
 use architect::config;
 use architect::journal::index::{SearchHit, SessionDetail, SessionRow};

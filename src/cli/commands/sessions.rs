@@ -23,7 +23,7 @@ use crate::cli::error::CliError;
 use crate::cli::output;
 use crate::cli::session_lookup::SessionLookup;
 
-/// Sessions that are listed, and messages that are found, by default.
+/// The default number of listed sessions and of found messages.
 const DEFAULT_LIMIT: usize = 50;
 
 pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliError> {
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
     Ok(code)
 }
 
-/// Warns about damaged sessions, and returns the exit code of a command that has shown them.
+/// Warns about damaged sessions, and returns the exit code of a command that has listed them.
 pub(super) fn report_damage(rows: &[SessionRow], partial: bool) -> u8 {
     let damaged = || rows.iter().filter(|row| row.damaged);
     for row in damaged() {
@@ -96,8 +96,7 @@ pub(super) fn report_damage(rows: &[SessionRow], partial: bool) -> u8 {
     u8::from(!partial && damaged().next().is_some())
 }
 
-/// One line for each session, with a beginning of its id that no other one has, which every command accepts. The first
-/// `shown` ones are listed.
+/// Returns a line for each of the first `shown` sessions, with a unique prefix of its ID, which every command accepts.
 fn format_table(rows: &[SessionRow], shown: usize) -> String {
     let ids: Vec<String> = rows.iter().map(|row| row.session_id.to_string()).collect();
     let short = unique_prefixes(&ids);
@@ -117,10 +116,10 @@ fn format_table(rows: &[SessionRow], shown: usize) -> String {
     text
 }
 
-/// The shortest beginning of an id that is shown.
+/// The minimum length of a displayed prefix of an ID.
 const MIN_PREFIX: usize = 8;
 
-/// Returns the shortest beginning of each id that no other one has.
+/// Returns the shortest unique prefix of each ID.
 fn unique_prefixes(ids: &[String]) -> Vec<&str> {
     let mut sorted: Vec<&str> = ids.iter().map(String::as_str).collect();
     sorted.sort_unstable();
@@ -135,7 +134,7 @@ fn unique_prefixes(ids: &[String]) -> Vec<&str> {
     ids.iter().map(|id| &id[..prefix(id)]).collect()
 }
 
-/// The columns after an indentation of four.
+/// The width of text after an indentation of four columns.
 const INDENTED_WIDTH: usize = 76;
 
 fn short_dollars(cost: MicroUsd) -> String {
@@ -191,53 +190,53 @@ fn format_hits(hits: &[SearchHit]) -> String {
     }
 }
 
-/// What was spent, as `architect sessions costs --json` prints it.
+/// Costs, as `architect sessions costs --json` prints them.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 #[allow(dead_code)] // names the forms of the document for their schema
 pub(crate) enum CostDocument {
-    /// By day, model and purpose.
+    /// Costs by day, model and purpose.
     Rows(Vec<CostRow>),
-    /// With `--total`, in all.
+    /// The total, with `--total`.
     Total(CostTotal),
 }
 
-/// What was spent in all.
+/// The total of all costs.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CostTotal {
-    /// Model calls with a reply.
+    /// The number of model calls with a reply.
     llm_calls: u64,
-    /// Tokens of the requests.
+    /// The tokens of the requests.
     input_tokens: Tokens,
-    /// Tokens of the replies.
+    /// The tokens of the replies.
     output_tokens: Tokens,
     /// The cost in dollars; null if no call had a price.
     cost: Option<f64>,
 }
 
-/// The outcome of `architect sessions import --json`.
+/// The result of `architect sessions import --json`.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ImportDocument {
     /// The new session.
     session_id: SessionId,
-    /// Its records.
+    /// The number of records.
     records: u64,
-    /// Whether the file ended in the middle of a record, which is left out.
+    /// Whether the file ended in the middle of a record, which was left out.
     torn: bool,
 }
 
-/// The outcome of a command that removes sessions, with `--json`.
+/// The result of a command that removes sessions, with `--json`.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct RemovedDocument {
     /// The removed sessions.
     pub(super) removed: Vec<SessionId>,
 }
 
-/// How many characters of a model's name are shown at least, and at most.
+/// The minimum and the maximum number of characters of a model's name in a table.
 const MIN_MODEL_WIDTH: usize = 12;
 const MAX_MODEL_WIDTH: usize = 32;
 
-/// Returns what was spent. As JSON, all of it is an array of its parts, and the sum an object of its own.
+/// Returns the costs as JSON and as text. The JSON is an array of rows, or a single object for the total.
 fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (String, String) {
     let sum = total(&rows);
     let mut json = output::to_json(&rows);
@@ -265,7 +264,7 @@ fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (String, String) {
     (json, in_columns(&table, |column| column > 2))
 }
 
-/// Returns the sum of all rows. Money is the sum of what has a price.
+/// Returns the total of all rows. The cost is the sum of those rows that have a price.
 fn total(rows: &[CostRow]) -> CostRow {
     CostRow {
         day: "total".to_owned(),
@@ -306,7 +305,7 @@ fn export_records(
     }
 }
 
-/// Standard output, whose failures are not those of the store.
+/// Standard output. Its errors are kept apart from those of the store.
 struct ExportOutput<'a> {
     stdout: StdoutLock<'a>,
     failure: Option<io::Error>,

@@ -49,25 +49,25 @@ fn describe(skill: &Skill) -> String {
 /// A skill, as `architect skills --json` lists it.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct SkillDocument<'a> {
-    /// Its name.
+    /// The name.
     name: &'a str,
-    /// What it does, and when to use it.
+    /// The purpose of the skill, and when to use it.
     description: &'a str,
-    /// Where it is from.
+    /// The origin of the skill.
     scope: SkillScope,
-    /// The path of its `SKILL.md`: for the project's own relative to the workspace, otherwise absolute.
+    /// The path of the skill's `SKILL.md`: relative to the workspace for the project's skills, otherwise absolute.
     file: Cow<'a, str>,
-    /// Whether the model gets it.
+    /// Whether the model gets the skill.
     status: SkillStatus,
-    /// The reason if it does not.
+    /// The reason if the model does not get the skill.
     reason: Option<&'a str>,
     /// The licence.
     license: Option<&'a str>,
-    /// What it needs of its environment.
+    /// The requirements on the environment.
     compatibility: Option<&'a str>,
-    /// The tools that its author would have run without asking. They get no permission by this.
+    /// The tools that the author would have run without confirmation. This grants them no permission.
     allowed_tools: Option<&'a str>,
-    /// What contradicts the specification and does no harm.
+    /// Harmless violations of the specification.
     problems: &'a [String],
 }
 

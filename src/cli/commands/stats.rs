@@ -26,7 +26,7 @@ pub(crate) fn run(args: &StatsArgs, world: &ProcessEnv) -> Result<u8, CliError> 
     Ok(report_damage(&SessionIndex::open(&stored.store)?.list()?, args.partial))
 }
 
-/// Returns a time in RFC 3339, or its beginning: a date, or the time that a duration before now was.
+/// Returns a time in RFC 3339, or a prefix of one: a given date, or the time at a given duration before now.
 fn parse_since(text: &str, now: SystemTime) -> Result<String, CliError> {
     let is_date = text.len() >= 10
         && text.bytes().take(10).enumerate().all(|(index, byte)| match index {

@@ -1,4 +1,4 @@
-//! The commands about one stored session, and the one that removes old ones.
+//! Commands for one stored session, and the command that removes old sessions.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -77,7 +77,7 @@ pub(crate) fn replay(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliErr
     output::print(&text).map(|_| u8::from(is_damaged(&end)))
 }
 
-/// Returns whether records are lost or can't be read. Half a line at the end is what a crash leaves behind, and is no
+/// Returns whether records are lost or unreadable. Half a line at the end is the usual result of a crash, and not
 /// damage.
 fn is_damaged(end: &JournalEnd) -> bool {
     end.damage().is_some() || matches!(end.kind, JournalEndKind::ReadOnly(_))
@@ -88,58 +88,58 @@ fn is_damaged(end: &JournalEnd) -> bool {
 pub(crate) struct ReplayDocument<'a> {
     /// The session.
     session_id: SessionId,
-    /// Records that were replayed.
+    /// The number of replayed records.
     records: u64,
-    /// The state after the last one.
+    /// The state after the last record.
     state: StateKind,
-    /// Why its newest run ended; null if it has not ended.
+    /// The reason why the newest run ended; null if it has not ended.
     stop_reason: Option<&'static str>,
     /// Whether the journal ends with a whole record.
     whole: bool,
-    /// Why the recorded files can't be used; null without `--verify`, or if they can.
+    /// The reason why the recorded files can't be used; null if they can, or without `--verify`.
     files_error: Option<String>,
-    /// The first record after which the machine is in another state than the stored one.
+    /// The first record after which the state of the machine differs from the stored one.
     difference: Option<RecordDifference>,
-    /// With `--verify`.
+    /// The results of `--verify`.
     #[serde(flatten)]
     verified: Option<VerifiedParts<'a>>,
 }
 
-/// A record that differs.
+/// A record with a difference.
 #[derive(Serialize, JsonSchema)]
 struct RecordDifference {
     /// The record.
     seq: u64,
-    /// Its event.
+    /// The event of the record.
     event: String,
 }
 
-/// What `--verify` adds.
+/// The results of `--verify`.
 #[derive(Serialize, JsonSchema)]
 struct VerifiedParts<'a> {
     /// The SHA-256 of the journal.
     journal_hash: Option<Sha256Digest>,
-    /// The requests, built again.
+    /// The comparison of the rebuilt requests.
     requests: RequestsDocument<'a>,
-    /// What is wrong, a sentence each.
+    /// The problems, a sentence each.
     problems: &'a [String],
 }
 
 /// A comparison of the requests with their stored digests.
 #[derive(Serialize, JsonSchema)]
 struct RequestsDocument<'a> {
-    /// Those that are as they were sent.
+    /// The number of requests that equal the sent ones.
     same: u64,
-    /// Those that were not compared, by the reason.
+    /// The number of requests that were not compared, by reason.
     not_compared: &'a BTreeMap<String, u64>,
-    /// The first one that differs.
+    /// The first different request.
     difference: Option<DifferentRequest>,
 }
 
-/// A request that differs.
+/// A request with a difference.
 #[derive(Serialize, JsonSchema)]
 struct DifferentRequest {
-    /// The record of its reply.
+    /// The record of the reply.
     seq: u64,
 }
 
@@ -178,7 +178,7 @@ fn describe_end(end: &JournalEnd) -> String {
     }
 }
 
-/// Prints what was found, and returns the exit code.
+/// Prints the results, and returns the exit code.
 fn print_verification(
     session: SessionId,
     verified: &SessionVerification,
@@ -239,7 +239,7 @@ fn print_verification(
     Ok(u8::from(is_damaged(end) || !problems.is_empty()))
 }
 
-/// Returns what is wrong with the hash of a journal that should have another one.
+/// Returns the problem if the hash of a journal is not the expected one.
 fn describe_unexpected_hash(verified: &SessionVerification, args: &ReplayArgs) -> Option<String> {
     let expected = args.expect_hash?;
     if verified.end.hash == Some(expected) {
@@ -283,7 +283,7 @@ pub(crate) fn trace(args: &TraceArgs, world: &ProcessEnv) -> Result<u8, CliError
         stored.check_damage(session, args.partial)?;
         trace_session(&stored.store, session)?
     };
-    // Before anything is escaped: a secret with a quotation mark would no longer be found.
+    // Secrets are masked before anything is escaped: a secret with a quotation mark would not be found afterwards.
     trace.map_texts(&|text| stored.secrets.mask_all(text));
     if let Some(path) = &args.html {
         let html = stored.secrets.mask_all(&trace.html());

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     Ok(u8::from(!tested.iter().all(ScenarioResult::has_passed)))
 }
 
-/// Checks that a session is a single run that has ended; what comes before damage needs no end.
+/// Checks that a session is a single run that has ended. With `partial`, it need not have ended.
 fn check_single_run(
     stored: &SessionLookup,
     session: SessionId,
@@ -61,7 +61,7 @@ fn check_single_run(
     }
 }
 
-/// Writes the scenarios of a suite, each into a file that its session names.
+/// Writes the scenarios of a suite, each into a file named by its session.
 fn write_suite(args: &TestArgs, text: &str, world: &ProcessEnv) -> Result<u8, CliError> {
     let stored = SessionLookup::open(&args.layers, args.last, world)?;
     let suite = scenario::choose_sessions(&stored.store, text)?;
@@ -114,7 +114,7 @@ fn format_suite(suite: &ScenarioSuite) -> String {
     text
 }
 
-/// Returns how many sessions were left out, and why; empty if none were.
+/// Returns the numbers of omitted sessions with the reasons; empty if there are none.
 fn left_out(suite: &ScenarioSuite) -> String {
     let left_out = [
         (suite.resumed, "resumed or forked"),
@@ -126,7 +126,7 @@ fn left_out(suite: &ScenarioSuite) -> String {
     left_out.join(", ")
 }
 
-/// Reads all of them before one is played; everything that is wrong is reported at once.
+/// Reads all scenarios before one is played, and reports all errors at once.
 fn load_scenarios(args: &TestArgs) -> Result<Vec<Scenario>, CliError> {
     let paths = scenario::find_scenarios(&args.paths).map_err(CliError::usage)?;
     if paths.is_empty() {
@@ -142,7 +142,7 @@ fn load_scenarios(args: &TestArgs) -> Result<Vec<Scenario>, CliError> {
     Err(CliError::usage(errors.collect::<Vec<_>>().join("\n  ")))
 }
 
-/// Writes the expectations of a scenario as they hold.
+/// Replaces the expectations of a scenario by the observed results.
 fn update_expectations(scenario: &Scenario, tested: &mut ScenarioResult) -> Result<(), CliError> {
     if let ScenarioOutcome::Differs { seen, .. } = &tested.outcome {
         fs::write(&scenario.path, scenario.with_expectations(seen)).map_err(|error| {

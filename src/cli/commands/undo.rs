@@ -1,4 +1,4 @@
-//! `architect undo` and `architect diff`: what a session has changed, shown and taken back.
+//! `architect undo` and `architect diff`: undo and display of a session's changes.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal};
@@ -23,13 +23,13 @@ use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
 use crate::cli::{config_options, output};
 
-/// The exit code of an undo that was to restore what it can, and could not restore all.
+/// The exit code of an undo that could not restore everything, and was to restore as much as possible.
 const NOT_ALL_RESTORED: u8 = 2;
 
-/// How many files and folders that are not recorded are listed.
+/// The maximum number of listed files and folders that are not recorded.
 const MAX_LISTED: usize = 20;
 
-/// `architect diff`: prints what a session has changed as a patch.
+/// `architect diff`: prints the changes of a session as a patch.
 pub(crate) fn diff(args: &DiffArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let stored = SessionLookup::open(&args.layers, args.last, world)?;
     let session = stored.find_and_report_folder(&args.session)?;
@@ -60,11 +60,11 @@ pub(crate) struct PatchDocument {
     /// The file, relative to the workspace. A path that is not UTF-8 is a NUL character and its bytes in hexadecimal.
     #[schemars(with = "String")]
     path: FilePath,
-    /// Lines that were added; of binary contents, none.
+    /// The number of added lines; zero for binary contents.
     added: u64,
-    /// Lines that were removed.
+    /// The number of removed lines.
     removed: u64,
-    /// What the patch can't express.
+    /// A note about parts of the change that the patch can't express.
     note: Option<String>,
     /// The patch; empty if git has no form for the change.
     patch: String,
@@ -82,7 +82,7 @@ impl From<&ChangePatch> for PatchDocument {
     }
 }
 
-/// Parses `A..B`; either may be missing.
+/// Parses `A..B`; either side may be missing.
 fn parse_range(text: &str) -> Result<(Option<u64>, Option<u64>), CliError> {
     let wrong = || {
         CliError::usage(format!("'{text}' is not a range of records, such as 12..40"))
@@ -96,7 +96,7 @@ fn parse_range(text: &str) -> Result<(Option<u64>, Option<u64>), CliError> {
     Ok((number(from)?, number(to)?))
 }
 
-/// Writes patches to standard output as they are; to a terminal, without codes that drive it.
+/// Writes patches to standard output unchanged; for a terminal, without escape codes.
 fn print_patches(patches: &[ChangePatch]) -> Result<(), CliError> {
     let bytes: Vec<u8> = patches.iter().flat_map(|patch| patch.text.iter().copied()).collect();
     if io::stdout().is_terminal() {
@@ -108,13 +108,13 @@ fn print_patches(patches: &[ChangePatch]) -> Result<(), CliError> {
     output::write_stdout(&bytes)
 }
 
-/// Returns a line about what a patch can't express.
+/// Returns a line about the parts of a change that a patch can't express.
 fn note(patch: &ChangePatch) -> Option<String> {
     let path = sanitize::path(&patch.path);
     patch.note.as_ref().map(|note| format!("  {path}: {note}"))
 }
 
-/// `architect undo`: restores what a session has changed.
+/// `architect undo`: restores files that a session has changed.
 pub(crate) fn undo(args: &UndoArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let stored = SessionLookup::open(&args.layers, args.last, world)?;
     let session = stored.find_and_report_folder(&args.session)?;
@@ -141,8 +141,8 @@ fn restore_files(
     stored.check_workspace(&history, None)?;
     let root = &history.setup.workspace.root;
     let completed = complete_pending_restore(&stored.store, root, &stored.config, world)?;
-    // The last change is that undo now: taking it back is not what the user meant who repeats the command that was killed.
-    // Any other target is the same after it.
+    // The last change is now the completed undo. A user who repeats the killed command does not mean to undo that. Any
+    // other target stays the same.
     if let Some(completed) = completed
         && completed.session == session
         && target == UndoTarget::LastChange
@@ -225,7 +225,7 @@ fn restore_files(
     })
 }
 
-/// Lists what undo knows nothing about.
+/// Lists the files that undo does not know.
 fn print_left_out(left_out: &[(PathBuf, SkippedEntry)]) {
     if left_out.is_empty() {
         return;
@@ -244,7 +244,7 @@ fn restored(plan: &RestorePlan) -> String {
     format!("Restored {}.", pluralize(plan.changes.len(), "path", "paths"))
 }
 
-/// Shows what is about to change, and asks the user.
+/// Shows the planned changes, and asks the user.
 fn confirm(args: &UndoArgs, undo: &UndoSession, patches: &[ChangePatch]) -> Result<(), CliError> {
     let (mut added, mut removed, mut lines) = (0, 0, String::new());
     for patch in patches {
@@ -272,7 +272,7 @@ fn confirm(args: &UndoArgs, undo: &UndoSession, patches: &[ChangePatch]) -> Resu
     }
 }
 
-/// A session that runs is refused, not wrong usage.
+/// A running session is a refusal, not wrong usage.
 fn refused(error: AppError) -> CliError {
     match error {
         AppError::Journal(JournalError::Busy { .. }) => {
@@ -282,7 +282,7 @@ fn refused(error: AppError) -> CliError {
     }
 }
 
-/// Makes a session of what came before: conversations are only appended to.
+/// Rewinds by forking a session from an earlier record, since conversations are only appended to.
 fn rewind_conversation(
     stored: &SessionLookup,
     session: SessionId,
@@ -334,11 +334,11 @@ fn rewind_conversation(
 }
 
 impl SessionLookup {
-    /// Completes an undo in the workspace of a session that a killed process has left.
+    /// Completes an undo in the workspace of a session that was interrupted by a kill.
     ///
     /// # Errors
     ///
-    /// Fails if it can't be completed.
+    /// Fails if the undo can't be completed.
     pub(crate) fn complete_restore(
         &self,
         session: SessionId,
@@ -346,7 +346,7 @@ impl SessionLookup {
     ) -> Result<(), CliError> {
         let (history, _) = self.store.load(session)?;
         let root = &history.setup.workspace.root;
-        // Nothing is written to a folder that a command may have named.
+        // Nothing is written to a folder whose name may come from a command.
         if self.check_workspace(&history, None).is_ok() {
             complete_pending_restore(&self.store, root, &self.config, world)?;
         }

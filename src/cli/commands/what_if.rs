@@ -1,4 +1,4 @@
-//! `architect what-if`: what other settings would have changed in stored sessions.
+//! `architect what-if`: the effects of other settings on stored sessions.
 
 use std::path::Path;
 
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &WhatIfArgs, world: &ProcessEnv) -> Result<u8, CliError>
     Ok(0)
 }
 
-/// Reads a policy, and returns its keys as `--set` takes them.
+/// Reads a policy, and returns its keys in the form of `--set`.
 fn read_policy(path: &Path) -> Result<Vec<String>, CliError> {
     let name = sanitize::path(path);
     let wrong = |why: String| {
@@ -87,11 +87,11 @@ fn read_policy(path: &Path) -> Result<Vec<String>, CliError> {
 #[serde(untagged)]
 #[allow(dead_code)] // names the forms of a line for their schema
 pub(crate) enum WhatIfLine {
-    /// What other settings would have changed in a session.
+    /// The effects of other settings on a session.
     Report(WhatIfReport),
-    /// A session that was run again.
+    /// The comparison of a session with its repetitions.
     Lanes(LaneComparison),
-    /// All lanes together.
+    /// The summary of all lanes.
     Summary(SummaryLine),
 }
 

@@ -1,4 +1,4 @@
-//! `architect what-if` with a model: stored sessions are run again, in forks with the files as they were.
+//! `architect what-if` with a model: stored sessions are run again, in forks with the recorded files.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -30,18 +30,18 @@ use crate::cli::session_lookup::SessionLookup;
 use crate::cli::task::{self, RunMode};
 use crate::cli::worktree_run::{self, WorktreeRun};
 
-/// Where lanes begin.
+/// The point at which lanes begin.
 struct LaneStart {
     history: SessionHistory,
-    /// The last record that is shared with the session.
+    /// The last record shared with the session.
     after: u64,
-    /// The task of the lanes, if it is another one.
+    /// The task of the lanes, if it differs from that of the session.
     task: Option<Arc<str>>,
-    /// The message that follows the record.
+    /// The message after the record.
     message: Option<String>,
 }
 
-/// The record of the header: nothing has happened yet.
+/// The record of the header, before any event.
 const FIRST_RECORD: u64 = 0;
 
 /// Runs sessions again, with these settings in addition to the options.
@@ -50,7 +50,7 @@ pub(super) fn run(args: &WhatIfArgs, more: &[String], world: &ProcessEnv) -> Res
     settings.layers.set.splice(0..0, more.iter().cloned());
     let stored = SessionLookup::open(&settings.layers, args.last, world)?;
     let prompt = read_prompt(args.prompt.as_deref(), &settings, world, || Ok(Value::Null))?;
-    // All of them are looked up before the first model call.
+    // All sessions are looked up before the first model call.
     let starts = args.sessions.iter().map(|name| LaneStart::find(name, prompt.as_ref(), &stored));
     let starts = starts.collect::<Result<Vec<_>, _>>()?;
     for start in &starts {
@@ -101,7 +101,7 @@ pub(super) fn run(args: &WhatIfArgs, more: &[String], world: &ProcessEnv) -> Res
 /// The last line of `architect what-if --json`.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct SummaryLine {
-    /// By how much the lanes differ from what is recorded.
+    /// The differences between the lanes and the recorded sessions.
     summary: LaneSummary,
 }
 
@@ -122,7 +122,7 @@ impl LaneStart {
         Ok(Self { history, after: after.unwrap_or(FIRST_RECORD), task, message })
     }
 
-    /// Checks that the model can be called and that the files are recorded, before anything is made.
+    /// Checks that the model can be called and that the files are recorded, before anything is created.
     fn check(
         &self,
         settings: &SettingsArgs,
@@ -137,7 +137,7 @@ impl LaneStart {
         Ok(())
     }
 
-    /// Makes the worktree of a lane. A session that changed nothing has recorded no files; those of now are taken.
+    /// Creates the worktree of a lane. A session without changes has no recorded files, so the present ones are used.
     fn worktree(
         &self,
         settings: &SettingsArgs,
@@ -181,7 +181,7 @@ fn run_lane(
     };
     let PreparedResume { worktree, mut setup, request, .. } =
         prepare_resume(stored, session, request, None, world.clone())
-            // Nothing has run in it.
+            // The session has not run, so it is removed.
             .inspect_err(|_| drop(stored.store.remove(session)))?;
     setup.interrupts = Some(interrupts.clone());
     let io = RunIo::unattended(Reporter::new(Vec::new()));
@@ -196,7 +196,7 @@ fn run_lane(
     })
 }
 
-/// The longest error of a lane in the report, in characters.
+/// The maximum length of a lane's error in the report, in characters.
 const MAX_ERROR_CHARS: usize = 200;
 
 fn format_lanes(compared: &LaneComparison) -> String {
@@ -272,7 +272,7 @@ fn format_summary(summary: &LaneSummary) -> String {
     text
 }
 
-/// Returns what a session did and cost, in words.
+/// Returns the usage of a session, in words.
 pub(super) fn format_usage(usage: &SessionUsage) -> String {
     let cost = usage.cost.map_or_else(String::new, |cost| format!(", ${cost:.4}"));
     format!(

@@ -17,10 +17,10 @@ use crate::cli::args::{WorktreesArgs, WorktreesCommand};
 use crate::cli::error::CliError;
 use crate::cli::{config_options, output, worktree_run};
 
-/// The exit code of a merge of which protected files were made harmless, or that left temporary files.
+/// The exit code of a merge that made protected files harmless, or left temporary files.
 const NOT_ALL_MERGED: u8 = 2;
 
-/// The outcome of a merge.
+/// The result of a merge.
 pub(super) struct MergeReport {
     /// A [`MergeDocument`].
     pub document: Value,
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliErr
     let config = config_options::load_layers(&args.layers, world)?;
     let workspace = config.real_workspace();
     let worktrees = open_worktrees(world)?;
-    // Before the sweep completes removals, too, and does not say so here.
+    // This comes before the sweep, which also completes removals, but does not report them here.
     let mut completed = Vec::new();
     if let Some(WorktreesCommand::Rm { names, .. }) = &args.command {
         let is_completed = |name: &&String| {
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliErr
         WorktreesCommand::Rm { names, force } => {
             let (mut documents, mut text) = (Vec::new(), String::new());
             let mut removals: Vec<Removal<'_>> = Vec::new();
-            // Everything that is a reason to refuse is found before anything is removed.
+            // All reasons to refuse are found before anything is removed.
             for name in names {
                 if removals.iter().any(|removal| removal.name == name) {
                     continue;
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliErr
                     }
                     Err(error) if documents.is_empty() => return Err(error),
                     Err(error) => {
-                        // What is removed is reported, too.
+                        // Completed removals are reported even if a later one fails.
                         output::print(&if args.json { output::to_json(&documents) } else { text })?;
                         return Err(error);
                     }
@@ -97,14 +97,14 @@ pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliErr
 /// A worktree that can be removed.
 struct Removal<'a> {
     name: &'a str,
-    /// `None` if its removal, which failed before, was only completed.
+    /// `None` if an earlier removal had failed and is now complete.
     worktree: Option<Worktree>,
-    /// What is lost with it, for people.
+    /// The lost work, for messages.
     lost: String,
 }
 
 impl<'a> Removal<'a> {
-    /// Opens a worktree. Fails if it is unknown or in use and, unless forced, if its work would be lost.
+    /// Opens a worktree. Fails if it is unknown or in use. Unless forced, also fails if its work would be lost.
     fn prepare(
         name: &'a str,
         force: bool,
@@ -127,7 +127,7 @@ impl<'a> Removal<'a> {
         Ok(Self { name, worktree: Some(worktree), lost })
     }
 
-    /// Removes it. Returns the outcome as JSON and as text.
+    /// Removes the worktree. Returns the result as JSON and as text.
     fn perform(self, force: bool, worktrees: &Worktrees) -> Result<(Value, String), CliError> {
         if let Some(worktree) = self.worktree {
             worktrees.remove(worktree, force)?;
@@ -136,7 +136,7 @@ impl<'a> Removal<'a> {
     }
 }
 
-/// Returns the outcome of a removal as JSON and as text.
+/// Returns the result of a removal as JSON and as text.
 fn removed(name: &str, lost: &str) -> (Value, String) {
     let document = json!(RemovedWorktree { name: name.to_owned(), removed: true });
     (document, format!("worktree {name} removed{lost}\n"))
@@ -191,32 +191,32 @@ pub(super) fn short(commit: &str) -> &str {
 /// A worktree, as `architect worktrees --json` lists it.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct WorktreeDocument {
-    /// Its name.
+    /// The name.
     name: String,
-    /// Its branch; null for a copy of a folder without git.
+    /// The branch; null for a copy of a folder without git.
     branch: Option<String>,
-    /// Its folder.
+    /// The folder.
     folder: String,
-    /// The workspace that it was made from.
+    /// The workspace from which the worktree was created.
     workspace: String,
-    /// The session that works in it.
+    /// The session that works in the worktree.
     session_id: Option<String>,
-    /// Whether a process uses it now.
+    /// Whether a process is using the worktree.
     in_use: bool,
-    /// Whether it was removed, and something of it could not be.
+    /// Whether the worktree was removed only in part.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     removal_incomplete: bool,
-    /// Whether it has work that is nowhere else.
+    /// Whether the worktree has work that exists nowhere else.
     changed: bool,
-    /// Commits since it was made.
+    /// The number of commits since the worktree was created.
     commits: u64,
-    /// Files that differ from that moment, committed or not.
+    /// The number of files that have changed since then, committed or not.
     files_changed: u64,
-    /// Lines that were added; null without git.
+    /// The number of added lines; null without git.
     lines_added: Option<u64>,
-    /// Lines that were removed; null without git.
+    /// The number of removed lines; null without git.
     lines_removed: Option<u64>,
-    /// Paths with changes that are not committed.
+    /// The paths with uncommitted changes.
     uncommitted: Vec<String>,
 }
 
@@ -241,7 +241,7 @@ impl From<&WorktreeInfo> for WorktreeDocument {
     }
 }
 
-/// The outcome of `architect worktrees merge --json`.
+/// The result of `architect worktrees merge --json`.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct MergeDocument {
     /// The worktree.
@@ -255,42 +255,42 @@ pub(crate) struct MergeDocument {
     left: Vec<String>,
 }
 
-/// What was merged.
+/// The result of the merge.
 #[derive(Serialize, JsonSchema)]
 #[serde(tag = "merged", rename_all = "kebab-case")]
 enum MergedWork {
-    /// Nothing.
+    /// Nothing was merged.
     Nothing,
-    /// The branch of the user was moved forward.
+    /// The user's branch was moved forward.
     FastForward {
-        /// To this commit.
+        /// The new commit of the branch.
         commit: String,
     },
-    /// Files were changed, and not committed.
+    /// Files were changed, without a commit.
     Files {
-        /// Their paths. One that is not UTF-8 is a NUL character and its bytes in hexadecimal.
+        /// The paths. A path that is not UTF-8 is a NUL character and its bytes in hexadecimal.
         #[schemars(with = "Vec<String>")]
         files: Vec<FilePath>,
     },
 }
 
-/// The outcome of `architect worktrees rm --json`, of one worktree.
+/// The result of `architect worktrees rm --json` for one worktree.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct RemovedWorktree {
-    /// Its name.
+    /// The name.
     name: String,
-    /// True.
+    /// Always true.
     removed: bool,
 }
 
-/// The outcome of `architect worktrees rm --json`.
+/// The result of `architect worktrees rm --json`.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[allow(dead_code)] // names the forms of the document for their schema
 pub(crate) enum RemovedWorktrees {
-    /// Of one worktree.
+    /// The result for one worktree.
     One(RemovedWorktree),
-    /// Of several.
+    /// The results for several worktrees.
     Several(Vec<RemovedWorktree>),
 }
 

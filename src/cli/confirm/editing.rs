@@ -10,20 +10,21 @@ use serde_json::{Map, Value};
 
 use super::terminal::Terminal;
 
-/// The argument that is the whole of a command.
+/// The argument with the command line.
 const COMMAND: &str = "command";
 
-/// Returns the command line in the arguments of a call, if it runs one.
+/// Returns the command line in the arguments of a call, if there is one.
 pub(super) fn command_of(arguments: &str) -> Option<String> {
     let arguments: Map<String, Value> = serde_json::from_str(arguments).ok()?;
     arguments.get(COMMAND)?.as_str().map(str::to_owned)
 }
 
-/// Lets the user edit the arguments in an editor: a command as it is, others as JSON. `None` if they stay the same.
+/// Lets the user edit the arguments in an editor: a command as text, others as JSON. Returns `None` if they stay the
+/// same.
 ///
 /// # Errors
 ///
-/// Fails with a sentence for the user if the editor fails, or leaves no JSON object.
+/// Fails with a sentence for the user if the editor fails, or if the result is not a JSON object.
 pub(super) fn edit_in(
     editor: &str,
     arguments: &str,
@@ -55,7 +56,7 @@ fn run_editor(
     let mut file = tempfile::Builder::new().prefix("architect-").suffix(suffix).tempfile()?;
     file.write_all(text.as_bytes())?;
     let mut command = Command::new("sh");
-    // The variable may hold options, too.
+    // The variable may contain options, too.
     command.args(["-c", &format!("{editor} \"$1\""), "sh"]).arg(file.path());
     command.stdin(terminal.stdio()?).stdout(terminal.stdio()?).stderr(terminal.stdio()?);
     let status = command.status()?;
@@ -65,8 +66,8 @@ fn run_editor(
     fs::read_to_string(file.path())
 }
 
-/// Asks for each argument of one line; an empty line keeps it. `None` if the run no longer waits, or at the end of the
-/// input; the inner `None` if nothing was changed.
+/// Asks for each argument of one line; an empty line keeps the value. Returns `None` at the end of the input, or if the
+/// run no longer waits; the inner `None` if nothing was changed.
 #[allow(clippy::option_option)] // no answer, and no change
 pub(super) fn edit_by_line(
     arguments: &str,

@@ -1,4 +1,4 @@
-//! Asking the user on the terminal.
+//! Confirmations on the terminal.
 
 mod editing;
 mod server_question;
@@ -18,23 +18,23 @@ use architect::view::sanitize;
 
 use terminal::{Input, Terminal};
 
-/// How the user is asked.
+/// Settings of the questions to the user.
 #[derive(Default)]
 pub(crate) struct PromptSettings {
-    /// Keeps the log from drawing meanwhile.
+    /// Pauses the drawing of the log during a question.
     pub(crate) pause_drawing: Option<PauseDrawing>,
     /// Whether diffs are coloured.
     pub(crate) has_color: bool,
-    /// The user's own configuration file, if there can be one.
+    /// The user's own configuration file, if its folder is known.
     pub(crate) user_config: Option<PathBuf>,
-    /// The editor for arguments; without one they are asked for one by one.
+    /// The editor for arguments; without an editor, the user enters them one by one.
     pub(crate) editor: Option<String>,
 }
 
-/// Asks on the terminal that the program was started from.
+/// Asks on the terminal from which the program was started.
 struct TerminalPrompt(PromptSettings);
 
-/// Returns a prompt on the terminal, if there is one.
+/// Returns a prompt on the terminal, if there is a terminal; otherwise a confirmer that can't ask.
 pub(crate) fn confirmation_port(settings: PromptSettings, may_ask: bool) -> Arc<dyn Confirmer> {
     if may_ask && Terminal::open().is_some() {
         Arc::new(TerminalPrompt(settings))
@@ -44,7 +44,7 @@ pub(crate) fn confirmation_port(settings: PromptSettings, may_ask: bool) -> Arc<
 }
 
 impl TerminalPrompt {
-    /// Asks while nothing else is drawn on the terminal.
+    /// Asks while the log does not draw on the terminal.
     fn pause_drawing<T>(&self, ask: impl FnOnce() -> T) -> T {
         match &self.0.pause_drawing {
             Some(pause_drawing) => pause_drawing.during(ask),
@@ -80,10 +80,10 @@ impl Confirmer for TerminalPrompt {
     }
 }
 
-/// The lines of a diff or of arguments that are shown at first.
+/// The number of lines of a diff or of arguments that are shown at first.
 const SHOWN_LINES: usize = 40;
 
-/// A question, and what follows until the user has decided.
+/// A question with all inputs until the user has decided.
 struct Dialog<'a> {
     settings: &'a PromptSettings,
     question: &'a ConfirmationRequest<'a>,
@@ -92,9 +92,9 @@ struct Dialog<'a> {
 }
 
 impl Dialog<'_> {
-    /// Returns the answer; `None` if there is none any more: the end of the input, or a run that no longer waits.
+    /// Returns the answer; `None` at the end of the input, or if the run no longer waits.
     fn run(mut self) -> Option<ConfirmationAnswer> {
-        // What was typed before the question is no answer to it.
+        // Input that was typed before the question does not answer it.
         self.terminal.discard_input();
         self.show_question(SHOWN_LINES);
         loop {
@@ -130,13 +130,13 @@ impl Dialog<'_> {
         self.terminal.write(text);
     }
 
-    /// Shows what the call does, and why it is asked about.
+    /// Shows the call, and the reason for the question.
     fn show_question(&mut self, most: usize) {
         let ConfirmationRequest { tool, summary, reason, diff, findings, rule, edit_error, .. } =
             *self.question;
         let has_color = self.settings.has_color;
         let mut text = match self.is_command() {
-            // A command is decided about as a whole.
+            // The user decides about a command as a whole.
             true => {
                 format!("\n{tool}\n{}", indented(&sanitize::multiline(summary), "  $ ", "    "))
             }
@@ -174,7 +174,7 @@ impl Dialog<'_> {
         editing::command_of(self.question.arguments).is_some()
     }
 
-    /// Returns the arguments of a call without a diff; the one-line summary may have left out a part.
+    /// Returns the arguments of a call without a diff, since the one-line summary may omit parts of them.
     fn argument_lines(&self) -> Vec<String> {
         let value = serde_json::from_str::<serde_json::Value>(self.question.arguments);
         let text = value.ok().and_then(|value| serde_json::to_string_pretty(&value).ok());
@@ -182,7 +182,7 @@ impl Dialog<'_> {
         sanitize::multiline(&text).lines().map(str::to_owned).collect()
     }
 
-    /// Asks for a reason, which the model gets. Without an answer the call is refused nevertheless.
+    /// Asks for a reason, which the model gets. The call is refused even without a reason.
     fn refuse(&mut self) -> Option<ConfirmationAnswer> {
         self.say("  why not? (the model reads it; empty for no reason): ");
         match self.terminal.read_line(&self.scope.cancel) {
@@ -194,7 +194,7 @@ impl Dialog<'_> {
         }
     }
 
-    /// Writes the rule into the user's own configuration. Returns whether it is there.
+    /// Writes the rule into the user's own configuration. Returns whether that succeeded.
     fn store_rule(&mut self) -> bool {
         let (Some(rule), Some(path)) = (self.question.rule, &self.settings.user_config) else {
             self.say("  there is no folder for your configuration; s allows it for the session\n");

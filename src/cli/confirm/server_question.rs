@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::terminal::Terminal;
 
-/// Asks whether to answer, and for each field. `None` if there is no answer any more: the end of the input, or a run that no
-/// longer waits.
+/// Asks whether to answer, and then for each field. Returns `None` at the end of the input, or if the run no longer
+/// waits.
 pub(super) fn ask(
     question: &Elicitation,
     mut terminal: Terminal,
@@ -39,7 +39,7 @@ pub(super) fn ask(
     Some(ElicitationAnswer::Accept(values))
 }
 
-/// Asks for the value of a field until there is one, or none is required.
+/// Asks for the value of a field until the input is valid. The inner `None` stands for an omitted optional value.
 #[allow(clippy::option_option)] // no answer, and no value
 fn ask_field(
     field: &ElicitationField,

@@ -1,4 +1,4 @@
-//! The terminal that the program was started from, also when its standard input is a pipe.
+//! The terminal from which the program was started, available even if standard input is a pipe.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Write};
@@ -12,20 +12,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 use signal_hook::consts::SIGCONT;
 
-/// The terminal.
+/// The controlling terminal.
 pub(super) struct Terminal {
     file: File,
-    /// The questions since it was opened, with their answers, to show them again after a stop of this program.
+    /// The texts since the terminal was opened, with the answers, to be shown again after this program was stopped and
+    /// continued.
     shown: String,
 }
 
-/// What a user has typed.
+/// The user's input.
 pub(super) enum Input {
     /// A line, without its end.
     Line(String),
-    /// The end of the input: Ctrl-D, or a terminal that is gone.
+    /// The end of the input: Ctrl-D, or a closed terminal.
     End,
-    /// Nothing, and the run no longer waits for it.
+    /// No input, because the run no longer waits.
     Cancelled,
 }
 
@@ -39,12 +40,12 @@ impl Input {
     }
 }
 
-/// How often it is checked whether the run still waits for the answer.
+/// The interval of checks whether the run still waits for the answer.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Terminal {
-    /// Opens the terminal, if there is one and one of the standard streams is on it: without any, as below `nohup`, no user
-    /// watches the run.
+    /// Opens the terminal, if there is one and at least one of the standard streams is a terminal. Otherwise, as with
+    /// `nohup`, no user watches the run.
     pub(super) fn open() -> Option<Self> {
         let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());
         if !input.is_terminal() && !output.is_terminal() && !error.is_terminal() {
@@ -58,20 +59,20 @@ impl Terminal {
             .map(|file| Self { file, shown: String::new() })
     }
 
-    /// Discards what was typed and not read.
+    /// Discards unread input.
     pub(super) fn discard_input(&self) {
         let _ = tcflush(&self.file, QueueSelector::IFlush);
     }
 
-    /// Writes a text. A terminal that is gone is noticed by the next reading.
+    /// Writes a text. Errors are ignored, since the next read reports a closed terminal.
     pub(super) fn write(&mut self, text: &str) {
         was_continued();
         self.shown.push_str(text);
         let _ = self.file.write_all(text.as_bytes());
     }
 
-    /// Shows everything again if this program was stopped and is in the foreground again: the shell has written meanwhile, and
-    /// the terminal has dropped what was typed.
+    /// Shows everything again if this program was stopped and is in the foreground again: meanwhile, the shell has
+    /// written to the terminal, and the terminal has dropped unread input.
     fn show_again(&mut self) {
         let is_foreground =
             tcgetpgrp(&self.file).is_ok_and(|group| group == rustix::process::getpgrp());
@@ -117,7 +118,7 @@ impl Terminal {
     }
 }
 
-/// Returns whether this program was stopped since the last call, and goes on.
+/// Returns whether this program was stopped and continued since the last call.
 fn was_continued() -> bool {
     static CONTINUED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     let continued = CONTINUED.get_or_init(|| {

@@ -70,21 +70,20 @@ section! {
         fail_on_denied: bool = default(false)
             .untrusted(Only(true))
             .option(switch("fail-on-denied", "true").help("End as partial (exit code 2) when a tool call was denied")),
-        /// Tests of the rules: calls with the decision that is expected for each; `architect config check` verifies
-        /// them.
+        /// Tests of the rules: calls, each with the expected decision; `architect config check` verifies them.
         examples: BTreeMap<String, ExpectedDecision> = map()
             .example("{ \"run_command(git push)\" = \"deny\", \"write_file(src/a.rs)\" = \"allow\" }"),
     }
 }
 
 word_enum! {
-    /// What the rules have to decide about a call.
+    /// The expected decision about a call.
     pub enum ExpectedDecision {
-        /// It never runs.
+        /// The call never runs.
         Deny = "deny",
         /// The user is asked.
         Ask = "ask",
-        /// It runs.
+        /// The call runs.
         Allow = "allow",
     }
 }
@@ -92,7 +91,7 @@ word_enum! {
 section! {
     /// Confinement of commands.
     pub struct SandboxConfig {
-        /// What commands may write: "read-only", "workspace-write" or "off" for no confinement.
+        /// The files that commands may write: "read-only", "workspace-write" or "off" for no confinement.
         mode: SandboxMode = default(SandboxMode::WorkspaceWrite)
             .untrusted(Stricter)
             .option(option("sandbox", "MODE").help("How commands are confined")),
@@ -116,13 +115,13 @@ section! {
         /// Processes and threads that a command may have at the same time.
         max_processes: u64 = default(4096).range(16..=4_000_000).untrusted(Lower),
         /// Megabytes of memory for all processes of a command; by default three quarters of the machine's memory.
-        // An untrusted project can't lower the default, which is not known here.
+        // The default depends on the machine and is not known here, so an untrusted project can't lower it.
         max_memory_mb: Option<u64> = optional().range(16..=100_000_000).example("16000"),
     }
 }
 
 section! {
-    /// What a run may change, and checks of its result.
+    /// Limits on changes and commands, and checks of the result.
     pub struct GuardrailsConfig {
         /// Files that are never changed.
         protected_files: Vec<PathPattern> = default(Vec::new()).append().untrusted(AddItems),
@@ -134,7 +133,7 @@ section! {
         max_lines_changed: Option<u64> = optional().range(0..=1_000_000_000).untrusted(Lower).example("1000"),
         /// The maximum number of commands that a run may start.
         max_commands_executed: Option<u32> = optional().range(0..=1_000_000).untrusted(Lower).example("100"),
-        /// Commands that must succeed before an answer is accepted; the model gets the output of a failed one.
+        /// Commands that must succeed before an answer is accepted; the model gets the output of a failed command.
         quality_gates: Vec<QualityGate> = table_list(|name, from| Some(QualityGate::read(name, from)))
             .example("[[guardrails.quality_gates]]\nname = \"tests\"\ncommand = \"make test\"\n"),
     }
@@ -147,7 +146,7 @@ section! {
         name: ConfigName = given(gate),
         /// The shell command.
         command: String = required(),
-        /// Whether a failure sends the answer back; otherwise it is only reported.
+        /// Whether a failure rejects the answer; otherwise it is only reported.
         required: bool = default(true),
         /// Seconds for the command.
         timeout: TimeSpan = timeout(60),

@@ -49,7 +49,7 @@ section! {
         timeout: TimeSpan = timeout(10),
         /// Whether the hook runs.
         enabled: bool = default(true),
-        /// What a failure of the hook does: "ignore" logs a warning, "block" acts like exit code 2.
+        /// The effect of a failure of the hook: "ignore" logs a warning, "block" acts like exit code 2.
         on_failure: HookFailurePolicy = default(HookFailurePolicy::Ignore),
         /// Whether the hook is confined like commands; "off" gives it all rights of the user. Only the user's own
         /// configuration can set "off".
@@ -65,10 +65,10 @@ word_enum! {
     /// Whether a hook is confined.
     #[derive(Default)]
     pub enum HookConfinement {
-        /// As commands are.
+        /// Confined as commands are.
         #[default]
         On = "on",
-        /// Not at all: it runs with all rights of the user.
+        /// Not confined: the hook runs with all rights of the user.
         Off = "off",
     }
 }

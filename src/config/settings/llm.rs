@@ -1,4 +1,4 @@
-//! Calls of models, and what they cost.
+//! Calls of models, and their costs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ section! {
         /// Attempts after the first one. The wait before each is random, up to a maximum that doubles to 30 seconds:
         /// half a minute in all on average.
         retries: u32 = default(6).range(0..=100).untrusted(Lower),
-        /// How long after its first failure a call is retried. It replaces `retries`.
+        /// Time for which a call is retried after its first failure. It replaces `retries`.
         retry_for: Option<TimeSpan> = optional()
             .range(TimeSpan::ZERO..=DAY)
             .example("\"10m\""),
@@ -64,7 +64,7 @@ section! {
             .range(Tokens(1)..=Tokens(10_000_000))
             .untrusted(Lower)
             .example("16000"),
-        /// How much the model reasons: "none", "low", "medium", "high", or "max", the most that the model has. A model
+        /// The reasoning effort: "none", "low", "medium", "high", or "max", the most that the model has. A model
         /// without that effort is refused. With "default", the provider decides.
         effort: EffortChoice = default(EffortChoice(None))
             .example("\"high\"")
@@ -73,8 +73,8 @@ section! {
         /// the provider's API. Tables are merged. The model, the conversation, the tools and the limits can't be set
         /// here.
         options: BTreeMap<String, RequestOption> = map().example("{ temperature = 0.2, seed = 7 }"),
-        /// Additional headers of each request. A key can't be set here (use `api_key_env`), nor a header that a request
-        /// sets itself, such as `content-type` or `anthropic-version`.
+        /// Additional headers of each request. Keys are set with `api_key_env`, not here. Headers that a request sets
+        /// itself, such as `content-type` or `anthropic-version`, can't be set.
         headers: BTreeMap<String, SecretText> = map().example("{ X-Team = \"build\" }"),
     }
 }
@@ -140,7 +140,7 @@ section! {
     }
 }
 
-/// The effort that the user asks for; `None` if the provider decides.
+/// The reasoning effort that the user chooses; `None` if the provider decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EffortChoice(pub Option<Effort>);
 
@@ -158,11 +158,11 @@ impl WordEnum for EffortChoice {
 }
 
 word_enum! {
-    /// What is done when a run has a budget and its model has no price.
+    /// The behavior of a run that has a budget while its model has no price.
     pub enum UnknownPricePolicy {
         /// The run does not begin.
         Refuse = "refuse",
-        /// The user is warned, and money is not counted.
+        /// The user is warned, and the cost is not counted.
         Warn = "warn",
     }
 }

@@ -49,27 +49,27 @@ section! {
         name: ConfigName = given(server),
         /// The program of a local server. Either `command` or `url` is required.
         command: Option<String> = optional().only_if(!is_remote),
-        /// Its arguments.
+        /// The arguments of the program.
         args: Vec<ProcessArgument> = default(Vec::new()).only_if(!is_remote),
-        /// Environment variables for it.
+        /// Environment variables for the program.
         env: BTreeMap<String, SecretText> = map().only_if(!is_remote),
         /// The URL of a remote server.
         url: Option<HttpUrl> = optional().only_if(is_remote),
         /// Headers for each request.
         headers: BTreeMap<String, SecretText> = map().only_if(is_remote),
-        /// The environment variable that holds its bearer token.
+        /// The environment variable that holds the bearer token.
         token_env: Option<VariableName> = optional().only_if(is_remote),
         /// OAuth client credentials: access tokens without a user.
         oauth: Option<OauthConfig> = oauth(is_remote),
-        /// Seconds for its start, and for each call of a tool.
+        /// Seconds for the start of the server, and for each call of a tool.
         timeout: TimeSpan = timeout(60),
         /// The tools to use, as patterns; by default all of them.
         enabled_tools: Option<Vec<String>> = optional(),
         /// The tools not to use, as patterns.
         disabled_tools: Vec<String> = default(Vec::new()),
-        /// Whether requests leave out its tools, which the model then finds with `search_tools` and calls with
-        /// `call_tool`: true, false, or "auto", which does so once the tools of all servers take more than a tenth of
-        /// the context window, or those of the server are too many for a request.
+        /// Whether requests leave out the tools of the server, which the model then finds with `search_tools` and calls
+        /// with `call_tool`: true, false, or "auto": once the tools of all servers take more than a tenth of the
+        /// context window, or those of this server are too many for a request.
         defer: DeferMode = default(DeferMode::Auto),
         /// Whether a run fails if the server is not available.
         required: bool = default(false),
@@ -77,7 +77,7 @@ section! {
 }
 
 impl McpServerConfig {
-    /// Returns whether requests to the server would carry a key, or what may be one, to another machine unencrypted.
+    /// Returns whether requests to the server would carry a key, or a possible key, to another machine unencrypted.
     pub(crate) fn sends_key_unencrypted(&self) -> bool {
         let has_key = self.token_env.is_some() || self.oauth.is_some() || !self.headers.is_empty();
         has_key && self.url.as_ref().is_some_and(HttpUrl::is_unencrypted_remote)
@@ -124,15 +124,15 @@ fn read_oauth(from: &mut SettingsReader<'_>) -> OauthConfig {
     oauth
 }
 
-/// Whether the tools of a server are left out of requests, for the model to find.
+/// Whether requests leave out the tools of a server, so that the model has to search for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeferMode {
-    /// Once the tools of all servers take too much of the context window.
+    /// Left out once the tools of all servers take too much of the context window.
     #[default]
     Auto,
-    /// They are left out.
+    /// Always left out.
     Always,
-    /// They are part of each request.
+    /// Part of each request.
     Never,
 }
 
@@ -162,7 +162,7 @@ impl SettingValue for DeferMode {
     }
 }
 
-/// Returns `None` for a server that can't be reached as it is written, after reporting why.
+/// Reads a server. Reports an unusable entry and returns `None` for it.
 fn read_server(name: ConfigName, from: &mut SettingsReader<'_>) -> Option<McpServerConfig> {
     let is_remote = from.is_set("url");
     if is_remote {

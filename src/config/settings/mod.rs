@@ -29,7 +29,7 @@ use super::text_types::ConfigName;
 use crate::types::{Language, TimeSpan};
 
 section! {
-    /// The settings of one run. They don't change while it lasts.
+    /// The settings of one run. They don't change during the run.
     pub struct Settings {
         /// The language of the log.
         language: Language = default(Language::En).untrusted(Allowed).option(option("lang", "LANGUAGE").output()),
@@ -52,7 +52,7 @@ section! {
         permissions: PermissionsConfig = table(PermissionsConfig::read),
         /// Confinement of commands.
         sandbox: SandboxConfig = table(SandboxConfig::read),
-        /// What a run may change, and checks of its result.
+        /// Limits on changes and commands, and checks of the result.
         guardrails: GuardrailsConfig = table(GuardrailsConfig::read),
         /// The index of the workspace, which gives the system prompt the structure of the project.
         indexer: IndexerConfig = table(IndexerConfig::read),

@@ -1,4 +1,4 @@
-//! Agents, limits, the context, evaluation, and what is stored and logged.
+//! Agents, limits, the context, evaluation, storage and logging.
 
 use std::path::PathBuf;
 
@@ -19,21 +19,21 @@ const MAX_BUDGET: MicroUsd = MicroUsd(1_000_000_000_000);
 const MAX_TOKENS: Tokens = Tokens(1_000_000_000_000);
 
 section! {
-    /// What all layers together set for one agent.
+    /// The settings of one agent from all layers.
     #[derive(Default)]
     pub struct AgentConfig {
-        /// What the agent is for, in one line.
+        /// The purpose of the agent, in one line.
         description: Option<String> = optional().example("\"Writes documentation\""),
         /// The system prompt.
         system_prompt: Option<String> = optional().example("\"You write documentation.\""),
-        /// The tools that it may use; `*` in a name matches anything.
+        /// The tools that the agent may use; `*` in a name matches any text.
         allowed_tools: Option<Vec<String>> = optional()
             .untrusted(NarrowPatterns)
             .example("[\"read_file\", \"search_code\", \"write_file\", \"edit_file\"]"),
-        /// When the user is asked before a tool call runs.
+        /// The tool calls that need the user's confirmation.
         confirm_mode: Option<ConfirmMode> = optional().untrusted(Stricter).example("\"confirm-sensitive\""),
-        /// Where a sub-agent that may change files works: `worktree` in its own worktree, whose changes are applied
-        /// when it ends; `none` directly in the workspace, while no other sub-agent runs; `auto` in a worktree if
+        /// The working folder of a sub-agent that may change files: `worktree` is its own worktree, whose changes are
+        /// applied when it ends; `none` is the workspace itself, while no other sub-agent runs; `auto` is a worktree if
         /// several such sub-agents are dispatched at once and the workspace is in a git repository.
         isolation: Option<Isolation> = optional().example("\"worktree\""),
         /// The maximum number of steps (replies whose tool calls run).
@@ -42,7 +42,7 @@ section! {
 }
 
 section! {
-    /// What a run may use. `None` is no limit; zero is a limit.
+    /// Limits of a run. `None` is no limit; zero is a limit.
     pub struct LimitsConfig {
         /// The maximum number of steps (replies whose tool calls run); 0 is a limit.
         max_steps: u32 = default(50)
@@ -61,7 +61,7 @@ section! {
             .untrusted(Lower)
             .example("300")
             .option(option("step-timeout", "SECONDS")),
-        /// The most that the run may cost, in US dollars.
+        /// The maximum cost of the run, in US dollars.
         budget_usd: Option<MicroUsd> = optional()
             .range(MicroUsd::ZERO..=MAX_BUDGET)
             .untrusted(Lower)
@@ -82,8 +82,8 @@ section! {
 }
 
 section! {
-    /// How full the context may get, and what is done about it.
-    // What trades quality for money is not for an untrusted project, in either direction.
+    /// Limits of the context window, and compaction.
+    // An untrusted project must not trade quality for money, in either direction.
     pub struct ContextConfig {
         /// Tokens of a tool result that stay in the context; the model can page through the rest. 0 leaves every result whole.
         max_tool_result_tokens: Tokens = default(Tokens(2_000)).range(Tokens::ZERO..=Tokens(10_000_000)),
@@ -133,7 +133,7 @@ section! {
 
 section! {
     /// Evaluation of the result by a model.
-    // More evaluation costs more money, less of it checks less.
+    // More evaluation costs more money; less evaluation checks less.
     pub struct EvaluationConfig {
         /// Whether a model evaluates the result: "off"; "basic": once; "full": the run continues until the evaluation
         /// passes, at most `max_retries` times. A run whose evaluation fails ends as `evaluation_failed`.
@@ -142,7 +142,7 @@ section! {
         ),
         /// The model that evaluates, named as in `llm.model`, which is the default. `llm.effort` does not apply to it.
         model: Option<ModelName> = optional().example("\"anthropic/claude-haiku-4-5\""),
-        /// How often a run may continue after a failed evaluation.
+        /// The maximum number of times that a run continues after a failed evaluation.
         max_retries: u32 = default(2).range(0..=20).untrusted(Lower),
         /// The evaluation passes if it finds the task completed with at least this confidence.
         confidence_threshold: f64 = default(0.8).range(0.0..=1.0),
@@ -150,13 +150,13 @@ section! {
 }
 
 word_enum! {
-    /// Whether a result is evaluated, and what follows.
+    /// Whether a result is evaluated, and the consequence.
     pub enum EvaluationMode {
-        /// It is not.
+        /// Not evaluated.
         Off = "off",
-        /// It is, and the evaluation is reported.
+        /// Evaluated; the evaluation is only reported.
         Basic = "basic",
-        /// It is, and the run continues after a bad result.
+        /// Evaluated; the run continues after a bad result.
         Full = "full",
     }
 }
@@ -166,7 +166,7 @@ section! {
     pub struct SessionsConfig {
         /// The folder of the sessions; by default `~/.local/state/architect/sessions`.
         dir: Option<PathBuf> = optional().example("\"/var/lib/architect\""),
-        /// What a stored event survives: "full" a power failure, "os" a crash of the process.
+        /// The failure that a stored event survives: "full" a power failure, "os" a crash of the process.
         durability: Durability = default(Durability::Full).untrusted(Stricter),
         /// `architect cleanup` removes sessions that were last written this many days ago.
         cleanup_after_days: u32 = default(7).range(0..=36_500),
