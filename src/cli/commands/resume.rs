@@ -145,7 +145,7 @@ pub(super) fn create_worktree(
     let left_out = files.left_out();
     let mut note = format!("the worktree {}: {folder}.", worktree.name());
     if !left_out.is_empty() {
-        note.push_str(" These have changed:");
+        note.push_str(" These were not restored:");
     }
     for (path, reason) in left_out.iter().take(MAX_LISTED) {
         note.push_str(&format!("\n  {}: {reason}", sanitize::path(path)));
