@@ -327,6 +327,10 @@ struct Format(ImageFormat);
 impl Format {
     /// Returns the format of a file by its first bytes.
     fn detect(start: &[u8]) -> Option<Self> {
+        // The library compares with the formats one by one, and most files are text.
+        if !matches!(start.first()?, b'\x89' | b'\xFF' | b'G' | b'R') {
+            return None;
+        }
         let format = image::guess_format(start).ok()?;
         let is_known = matches!(
             format,
