@@ -29,7 +29,7 @@ struct ConnectionState {
     /// The number of bytes in `lines`.
     unread: Arc<AtomicUsize>,
     next_request: AtomicI64,
-    /// The requests that wait for an answer of the client, by ID.
+    /// The requests that wait for an answer of the client, by id.
     open: Mutex<HashMap<i64, Sender<Result<Value, Error>>>>,
     /// Cancelled when the client is gone.
     closed: CancellationToken,

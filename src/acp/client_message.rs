@@ -32,9 +32,8 @@ impl ClientMessage {
         }
     }
 
-    /// Returns the message for a line longer than `limit` bytes, given its beginning. If the beginning has the ID, the
-    /// message
-    /// is an error for that request, or a failed response with that ID.
+    /// Returns the message for a line longer than `limit` bytes, given its beginning. If the beginning has the id, the
+    /// message is an error for that request, or a failed response with that id.
     pub(super) fn of_long_line(beginning: &[u8], limit: u64) -> Self {
         let why = format!("a line is longer than {} MiB, which is the limit", limit >> 20);
         let error = with_message(Error::invalid_request(), why);

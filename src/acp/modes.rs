@@ -49,7 +49,7 @@ pub(super) fn other_agents(
     config.agents().filter(move |agent| is_other(agent.name.as_str()))
 }
 
-/// Returns the agent and confirmation mode for a mode's ID; `None` if the ID is unknown.
+/// Returns the agent and confirmation mode for a mode's id; `None` if the id is unknown.
 pub(super) fn parse_mode(config: &Config, default_agent: &str, id: &str) -> Option<ChosenMode> {
     if let Some(mode) = ConfirmMode::ALL.into_iter().find(|mode| mode.as_str() == id) {
         return Some(ChosenMode { agent: Some(default_agent.to_owned()), mode: Some(mode) });

@@ -65,7 +65,7 @@ impl Confirmer for PermissionRequests {
                     ConfirmationAnswer::Yes
                 }
                 ABORT => ConfirmationAnswer::Abort,
-                // An ID that was not among the options is no permission.
+                // An id that was not among the options is no permission.
                 _ => ConfirmationAnswer::No,
             },
             Ok(_) | Err(RequestFailure::Cancelled | RequestFailure::TimedOut) => {
@@ -140,8 +140,7 @@ fn options(question: &ConfirmationRequest<'_>) -> Vec<PermissionOption> {
 }
 
 /// Returns the key of an approval for the rest of the session: the rule, and for a command also its summary, which
-/// shows
-/// the folder and the variables.
+/// shows the folder and the variables.
 fn approval_key(question: &ConfirmationRequest<'_>) -> Option<String> {
     let rule = question.rule?;
     let is_command = describe(question.tool).is_some_and(|tool| tool.kind() == CallKind::Command);

@@ -27,10 +27,10 @@ use crate::workspace::WorkspaceRoot;
 /// The maximum number of a sub-agent's calls that are shown, the newest ones.
 const MAX_SUBAGENT_CALLS: usize = 50;
 
-/// Fields of the calls that are shown to the client and have not ended, by ID.
+/// Fields of the calls that are shown to the client and have not ended, by id.
 pub(super) type ShownCalls = Arc<Mutex<HashMap<CallId, ToolCallUpdateFields>>>;
 
-/// The calls of sub-agents so far, in order, by the ID of the dispatching call.
+/// The calls of sub-agents so far, in order, by the id of the dispatching call.
 type SubagentCalls = Arc<Mutex<HashMap<CallId, Vec<ListedCall>>>>;
 
 /// A call in the list of a sub-agent's calls.
@@ -99,7 +99,7 @@ impl RunUpdates {
         self.send(SessionUpdate::AgentThoughtChunk(chunk(text, message)))
     }
 
-    /// Sends a part of the model's text. The parts of one reply have the same message ID.
+    /// Sends a part of the model's text. The parts of one reply have the same message id.
     fn send_text(&mut self, text: &str) -> Result<(), Disconnected> {
         let Some(call) = self.call.as_mut().filter(|call| call.is_shown) else { return Ok(()) };
         call.text.push_str(text);
@@ -320,7 +320,7 @@ pub(super) fn new_call(id: &CallId, fields: ToolCallUpdateFields) -> ClientToolC
     call
 }
 
-/// Returns the ID of a call for the client.
+/// Returns the id of a call for the client.
 pub(super) fn call_id(id: &CallId) -> Arc<str> {
     Arc::clone(&id.0)
 }

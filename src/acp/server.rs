@@ -58,7 +58,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time limit for the client to read the last messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// ID of the authentication method that uses a key in an environment variable.
+/// Id of the authentication method that uses a key in an environment variable.
 const KEY_VARIABLE: &str = "key-variable";
 
 /// Number of sessions in one page of a list.

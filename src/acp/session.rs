@@ -20,7 +20,7 @@ use crate::types::Signal;
 /// A session opened by a client.
 pub(super) struct OpenSession {
     pub(super) id: SessionId,
-    /// The same ID, in the protocol's type.
+    /// The same id, in the protocol's type.
     pub(super) client_id: ClientSessionId,
     pub(super) folder: PathBuf,
     /// The MCP servers of the client.

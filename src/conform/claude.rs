@@ -1,10 +1,9 @@
 //! Sessions of Claude Code, and its `stream-json` output.
 //!
 //! A reply is written as several lines with the same `message.id`, one for each block. Lines form a tree by
-//! `parentUuid`:
-//! parallel calls and their results are siblings, and a rewound conversation is a branch. A line can be written before
-//! its
-//! parent, such as the result of a call that ended fast. Lines that are written again after a resume keep their `uuid`.
+//! `parentUuid`: parallel calls and their results are siblings, and a rewound conversation is a branch. A line can be
+//! written before its parent, such as the result of a call that ended fast. Lines that are written again after a resume
+//! keep their `uuid`.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,8 +1,7 @@
 //! Rollouts of Codex.
 //!
 //! A reply has no id: it begins with the model's first item after an item of another source. Older rollouts have bare
-//! items,
-//! without `type` and `payload` around them.
+//! items, without `type` and `payload` around them.
 
 use serde_json::Value;
 

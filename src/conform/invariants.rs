@@ -14,7 +14,7 @@ struct RecordedCall<'a> {
     /// The index of the entry that contains the call.
     entry: usize,
     line: usize,
-    /// The ID of the reply that contains the call.
+    /// The id of the reply that contains the call.
     reply: Option<&'a str>,
     needs_result: bool,
     /// The line of the result.
@@ -28,11 +28,11 @@ pub(super) struct InvariantChecker<'a> {
     entries: &'a [TraceEntry],
     rule: CutOffRule,
     calls: HashMap<&'a str, RecordedCall<'a>>,
-    /// The IDs of calls, by entry.
+    /// The ids of calls, by entry.
     calls_of: Vec<Vec<&'a str>>,
     /// Whether all calls of an entry, and of its ancestors, have a result or were cut off.
     is_settled: Vec<bool>,
-    /// The IDs of calls, in order. Calls with a result are removed from the front.
+    /// The ids of calls, in order. Calls with a result are removed from the front.
     open: VecDeque<&'a str>,
     replies: HashSet<&'a str>,
     newest_reply: Option<&'a str>,

@@ -123,7 +123,7 @@ enum ParentEntry {
 /// An item of an entry. Paths are JSON paths within the line, or within the document.
 #[derive(Debug)]
 enum TraceItem {
-    /// A reply, or a part of one. Parts of a reply have the same ID; without an ID, each is a separate reply.
+    /// A reply, or a part of one. Parts of a reply have the same id; without an id, each is a separate reply.
     Reply { id: Option<String>, path: String },
     /// A call of the newest reply.
     Call { id: String, path: String, needs_result: bool },

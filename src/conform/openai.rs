@@ -1,8 +1,7 @@
 //! Messages of OpenAI's Chat Completions: one conversation, or requests in the order in which they were sent.
 //!
 //! Programs that convert their recordings write a reply as several messages, one for each call, in order of time. The
-//! result
-//! of the first call can come before the message with the last one.
+//! result of the first call can come before the message with the last one.
 
 use std::collections::{HashMap, HashSet};
 
@@ -84,7 +83,7 @@ fn find_messages(value: &Value) -> Option<(&'static str, &Vec<Value>)> {
     found.filter(|(_, messages)| is_messages(messages))
 }
 
-/// Returns the ID of a call. Some programs write numbers.
+/// Returns the id of a call. Some programs write numbers.
 fn call_id(value: &Value) -> Option<String> {
     match value {
         Value::String(id) => Some(id.clone()),
@@ -150,8 +149,7 @@ impl NewestReply {
     /// Adds a message, and returns whether a reply begins with it.
     ///
     /// While the reply has open calls that all get a result later, it is continued by a message of the model right
-    /// after
-    /// another one, and by a message that has only calls.
+    /// after another one, and by a message that has only calls.
     fn add(&mut self, index: usize, message: &Value) -> bool {
         match text_of(message, "role").unwrap_or_default() {
             "assistant" => {
@@ -186,7 +184,7 @@ impl NewestReply {
     }
 }
 
-/// Returns the IDs of a message's calls, with their index.
+/// Returns the ids of a message's calls, with their index.
 fn calls(message: &Value) -> impl Iterator<Item = (usize, String)> {
     elements(message, "tool_calls").filter_map(|(index, call)| Some((index, call_id(&call["id"])?)))
 }
@@ -201,7 +199,7 @@ fn has_text(message: &Value) -> bool {
         || elements(message, "content").any(|(_, part)| text_of(part, "text").is_some_and(is_text))
 }
 
-/// Returns the IDs of the calls that a result answers, each with its path.
+/// Returns the ids of the calls that a result answers, each with its path.
 fn answered_calls(message: &Value) -> Vec<(String, String)> {
     if text_of(message, "role") != Some("tool") {
         return Vec::new();

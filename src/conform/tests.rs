@@ -128,7 +128,7 @@ fn results_and_ids_are_checked() {
     assert_eq!(violation(TraceFormat::Claude, &damaged), "damaged_line 1 $");
 }
 
-/// An ID may be a number, and a result without an ID belongs to no call.
+/// An id may be a number, and a result without an id belongs to no call.
 #[test]
 fn results_of_messages_name_their_calls() {
     let recorded = |id: &str, result: &str| {

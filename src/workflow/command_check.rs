@@ -30,8 +30,7 @@ impl FinishedCommand {
 }
 
 /// Runs a command in the workspace of a run, with keys masked in its output. Of a long output, `kept_bytes` bytes of
-/// the
-/// beginning and of the end are kept.
+/// the beginning and of the end are kept.
 pub(super) fn run_check(
     setup: &RunSetup,
     line: &str,

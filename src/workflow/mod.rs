@@ -1,8 +1,7 @@
 //! Workflows of several runs, and scripted runs ([`scenario`]).
 //!
 //! The runs of a workflow share one budget: the usage of a run is subtracted from the limits of the next one
-//! (`limits`). They
-//! share one reporter, and their results are joined at the end.
+//! (`limits`). They share one reporter, and their results are joined at the end.
 
 pub mod batch;
 mod command_check;

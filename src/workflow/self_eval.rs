@@ -79,8 +79,7 @@ pub struct RetryContext {
 }
 
 /// Evaluates the newest of `runs`, unless the settings turn that off. With `full`, a run whose evaluation fails is
-/// continued
-/// in the same session, up to the configured number of retries. The answer with the best evaluation counts.
+/// continued in the same session, up to the configured number of retries. The answer with the best evaluation counts.
 pub fn evaluate(
     setup: &RunSetup,
     task: &str,
@@ -148,7 +147,7 @@ pub fn stored_evaluations(
     if store.reader(session).is_err() {
         return Ok(evaluations);
     }
-    // An evaluation begins later than the evaluated session, and IDs are in order of time.
+    // An evaluation begins later than the evaluated session, and ids are in order of time.
     let is_later = |listed: &ListedSession| {
         listed.session > session && store.may_be_dispatched_by(listed.session, session)
     };
@@ -194,8 +193,7 @@ impl EvaluatedRuns {
     }
 
     /// Returns the stop reason of all runs together. An interrupt by the user takes precedence over the evaluation, and
-    /// the
-    /// evaluation over the evaluated run.
+    /// the evaluation over the evaluated run.
     pub fn stop_reason(&self) -> Option<StopReason> {
         let of_run = |index: usize| Some(self.runs.get(index)?.outcome()?.reason);
         let interrupt = self.interrupted_run.and_then(of_run);
@@ -238,8 +236,7 @@ impl EvaluatedRuns {
     }
 
     /// Evaluates a successful run. Returns `None` if the evaluator can't run or gives no evaluation; the work of the
-    /// run is kept
-    /// then.
+    /// run is kept then.
     fn evaluate_run(
         &mut self,
         setup: &RunSetup,

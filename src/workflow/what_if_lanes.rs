@@ -19,7 +19,7 @@ use crate::workflow::command_check::run_check;
 /// A session that was run again. The serialized form is the output of `architect what-if --json` for each session.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LaneComparison {
-    /// The ID of the session.
+    /// The id of the session.
     pub session_id: SessionId,
     /// The last record that the lanes share with the session.
     pub after: u64,
@@ -34,7 +34,7 @@ pub struct LaneComparison {
 /// One of several runs from the same record.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LaneRun {
-    /// The ID of its session, which is a fork.
+    /// The id of its session, which is a fork.
     pub session_id: SessionId,
     /// The part of its session after the shared record.
     #[serde(flatten)]
@@ -99,8 +99,7 @@ pub struct LaneCheck {
 }
 
 /// Mean differences between the lanes and the recorded sessions, paired. With several sessions, each value is the mean
-/// of
-/// one session's lanes; with one session, each lane is a value.
+/// of one session's lanes; with one session, each lane is a value.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LaneSummary {
     /// Number of compared sessions.
@@ -192,8 +191,7 @@ const SOME_LANES_FAILED: u8 = 2;
 
 impl LaneComparison {
     /// Returns the number of failed lanes of several sessions, and the exit code for it: zero without failures, and the
-    /// exit
-    /// code of the lanes if all of them failed in the same way.
+    /// exit code of the lanes if all of them failed in the same way.
     pub fn failures(comparisons: &[Self]) -> (usize, u8) {
         let lanes = || comparisons.iter().flat_map(|one| &one.lanes);
         let codes: Vec<u8> = lanes().filter_map(|lane| lane.part.failure).collect();

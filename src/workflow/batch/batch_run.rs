@@ -229,8 +229,7 @@ impl BatchRun<'_> {
     }
 
     /// Renews the leases of this process until its workers are done, and interrupts the cells when the time ends.
-    /// Returns
-    /// whether it ended.
+    /// Returns whether it ended.
     fn keep_leases(&self, leases: &LeaseTable, done: &CancellationToken) -> bool {
         let mut is_over = false;
         loop {

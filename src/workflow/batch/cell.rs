@@ -12,7 +12,7 @@ use crate::journal::sha256_hex;
 /// A task in a variant.
 #[derive(Clone, Debug)]
 pub struct BatchCell {
-    /// The ID, derived from the definition: the same definition has the same ID.
+    /// The id, derived from the definition: the same definition has the same id.
     pub id: CellId,
     /// The task.
     pub task: Arc<BatchTask>,
@@ -33,7 +33,7 @@ pub struct CommonOptions {
     pub others: Vec<String>,
 }
 
-/// Number of hash digits in a cell's ID.
+/// Number of hash digits in a cell's id.
 const HASH_DIGITS: usize = 16;
 
 impl BatchCell {
@@ -79,7 +79,7 @@ impl BatchCell {
         cell
     }
 
-    /// Returns the readable name: the ID of the task, and of the variant if there is one.
+    /// Returns the readable name: the id of the task, and of the variant if there is one.
     pub fn label(&self) -> String {
         match &self.variant {
             Some(variant) => format!("{}/{}", self.task.id, variant.id),
@@ -87,7 +87,7 @@ impl BatchCell {
         }
     }
 
-    /// Returns the ID of the variant.
+    /// Returns the id of the variant.
     pub fn variant_id(&self) -> Option<&str> {
         self.variant.as_ref().map(|variant| variant.id.as_str())
     }

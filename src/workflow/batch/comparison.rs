@@ -35,7 +35,7 @@ pub enum ComparisonOutcome {
 /// The best variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Winner {
-    /// The ID of the variant.
+    /// The id of the variant.
     pub variant: String,
     /// The branch with its changes; `None` without changes.
     pub branch: Option<String>,

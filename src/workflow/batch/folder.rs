@@ -157,8 +157,7 @@ impl BatchFolder {
     }
 
     /// Returns the session that evaluates the changes of this session. Later calls return the same one, so that an
-    /// interrupted
-    /// evaluation is resumed, and a finished one is not paid twice.
+    /// interrupted evaluation is resumed, and a finished one is not paid twice.
     pub(super) fn evaluation_session(
         &self,
         session: SessionId,
@@ -177,9 +176,8 @@ impl BatchFolder {
     }
 
     /// Waits until no other process writes the results of the batch, and locks them until the returned file is closed.
-    /// So the
-    /// last process that writes has read the results of all others. Without file locks, each process writes its own
-    /// view.
+    /// So the last process that writes has read the results of all others. Without file locks, each process writes its
+    /// own view.
     pub fn lock_results(&self) -> Option<fs::File> {
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(false);

@@ -14,7 +14,7 @@ use crate::types::{did_you_mean, nearest};
 /// The placeholder for the task's prompt in the prompt of a variant.
 const PROMPT_PLACEHOLDER: &str = "{{prompt}}";
 
-/// Length limit of an ID, in characters.
+/// Length limit of an id, in characters.
 pub(super) const MAX_ID_LENGTH: usize = 200;
 
 /// A task of a batch.
@@ -146,8 +146,7 @@ impl BatchManifest {
     /// Parses a manifest and its variants. Relative folders are relative to `cwd`.
     ///
     /// Also returns every problem that is visible in the files themselves. Invalid parts are left out of the manifest,
-    /// so that
-    /// the rest can be checked further; a manifest with problems must not be run.
+    /// so that the rest can be checked further; a manifest with problems must not be run.
     pub fn parse(
         tasks: ManifestText<'_>,
         variants: Option<ManifestText<'_>>,
@@ -203,7 +202,7 @@ impl<'a> EntryReader<'a> {
         self.problems.push(ManifestProblem { file, line, message, hints: Vec::new() });
     }
 
-    /// Reads all entries. Two entries must not have the same ID.
+    /// Reads all entries. Two entries must not have the same id.
     pub(in crate::workflow) fn read_all<T>(
         &mut self,
         entries: impl Iterator<Item = ReadEntry>,
@@ -249,7 +248,7 @@ impl<'a> EntryReader<'a> {
         let setup = self.texts(&mut entry, "setup");
         let checks = self.texts(&mut entry, "checks");
         let options = self.options(&mut entry);
-        // Without an ID or a prompt, the rest is still checked.
+        // Without an id or a prompt, the rest is still checked.
         let [id, prompt] = [self.checked_id(entry.line, id), prompt].map(Option::unwrap_or_default);
         BatchTask { id, line: entry.line, prompt, workspace, options, setup, checks }
     }
@@ -273,7 +272,7 @@ impl<'a> EntryReader<'a> {
         }
     }
 
-    /// Returns an ID that is suitable for messages and file names.
+    /// Returns an id that is suitable for messages and file names.
     fn checked_id(&mut self, line: usize, id: Option<String>) -> Option<String> {
         let id = id?;
         let is_fit = id.chars().count() <= MAX_ID_LENGTH && !id.chars().any(char::is_control);

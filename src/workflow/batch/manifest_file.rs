@@ -42,8 +42,7 @@ impl ManifestEntry {
 pub(in crate::workflow) type ReadEntry = Result<ManifestEntry, (usize, String)>;
 
 /// Returns the entries of a manifest, and every error in its format. In TOML, the entries are tables with one of the
-/// names
-/// in `tables`. JSON Lines are read one by one.
+/// names in `tables`. JSON Lines are read one by one.
 pub(in crate::workflow) fn read_entries<'a>(
     file: ManifestText<'a>,
     tables: &[&str],

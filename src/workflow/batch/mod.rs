@@ -8,8 +8,7 @@
 //! ```
 //!
 //! A cell is a task in a variant. It runs like `architect run`, with the same configuration, journal and resume. Cells
-//! run
-//! on threads of one process; the coordination lets other processes share the work.
+//! run on threads of one process; the coordination lets other processes share the work.
 
 mod batch_run;
 mod cell;

@@ -168,7 +168,7 @@ impl BatchReport {
         self.results.figures.iter().map(|cell| cell.tokens).sum()
     }
 
-    /// Returns the IDs of the variants, in the order of the manifest. Without variants, the only element is `None`.
+    /// Returns the ids of the variants, in the order of the manifest. Without variants, the only element is `None`.
     fn variant_names(&self) -> Vec<Option<&str>> {
         let mut names: Vec<Option<&str>> = Vec::new();
         for cell in &self.results.cells {
@@ -179,7 +179,7 @@ impl BatchReport {
         names
     }
 
-    /// Returns the task ID and the figures of each cell of a variant.
+    /// Returns the task id and the figures of each cell of a variant.
     fn cells_of(&self, variant: Option<&str>) -> impl Iterator<Item = (&str, &CellFigures)> {
         let all = self.results.cells.iter().zip(&self.results.figures);
         let of_variant = all.filter(move |(cell, _)| cell.variant_id() == variant);

@@ -22,7 +22,7 @@ pub(super) const CHANGE_EVALUATION: &str = "change_evaluation";
 /// The evaluation of a cell's changes by another model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChangeEvaluation {
-    /// The ID of its session.
+    /// The id of its session.
     pub session_id: String,
     /// Its cost in dollars, not included in the cost of the cell; null if it is unknown.
     pub cost: Option<f64>,
@@ -72,9 +72,9 @@ impl ChangeEvaluation {
 /// The result of a cell, as reports show it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CellRow {
-    /// The ID of the task.
+    /// The id of the task.
     pub id: String,
-    /// The ID of the variant; null without variants.
+    /// The id of the variant; null without variants.
     pub variant: Option<String>,
     /// The status of the run; `unfinished` if the run has not ended.
     pub status: String,
@@ -92,7 +92,7 @@ pub struct CellRow {
     pub duration_seconds: f64,
     /// Input and output tokens.
     pub tokens: u64,
-    /// The ID of the session.
+    /// The id of the session.
     pub session_id: Option<String>,
     /// The branch of the worktree; null without a worktree, and if nothing in it was changed.
     pub branch: Option<String>,

@@ -39,8 +39,7 @@ impl SessionProbe for StoredSessions {
 
     /// Returns the charge only if the last call is known to be the session's own and to have ended. During a call of a
     /// sub-agent, and after the end, when the answer may be evaluated, another session may have made the last call.
-    /// After
-    /// the end of an evaluation of the changes, no other session has.
+    /// After the end of an evaluation of the changes, no other session has.
     fn last_charge(&self, session: SessionId) -> Option<Charge> {
         let evaluation = self.folder.find_evaluation(session);
         let (mut before, mut last) = (Charge::default(), None);

@@ -1,10 +1,8 @@
 //! The machine of a workflow: steps, each with iterations, each of them one session.
 //!
 //! [`step`] computes the next state from a state and an event. The [`WorkflowActivity`] of a state names the activity
-//! in
-//! progress, so that a state restored from the journal is continued by it. The machine is pure, without a clock or I/O;
-//! it
-//! contains no prompts, outputs or commands of the user. The specification is `statecharts/workflow.json`.
+//! in progress, so that a state restored from the journal is continued by it. The machine is pure, without a clock or
+//! I/O; it contains no prompts, outputs or commands of the user. The specification is `statecharts/workflow.json`.
 
 use std::cmp::Ordering;
 

@@ -8,9 +8,8 @@
 //! ```
 //!
 //! The [machine] has neither prompts nor files: it decides what comes next. Every event is stored before its
-//! consequences
-//! happen, so that the same command continues after a killed process: the state is replayed from the journal, and its
-//! activity is resumed. A session that had begun is resumed by its own journal.
+//! consequences happen, so that the same command continues after a killed process: the state is replayed from the
+//! journal, and its activity is resumed. A session that had begun is resumed by its own journal.
 
 mod condition;
 mod earlier_results;

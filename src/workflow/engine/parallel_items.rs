@@ -1,6 +1,5 @@
 //! Parallel items of a step: a batch in a folder below the folder of the workflow, with a worktree for each item. When
-//! all
-//! items have succeeded, their worktrees are merged into the workspace, in the order of the items.
+//! all items have succeeded, their worktrees are merged into the workspace, in the order of the items.
 //!
 //! Leases, budget and results are those of a batch, and so is the resume. If a merge is killed, the next one completes
 //! it:
@@ -33,7 +32,7 @@ use crate::workflow::batch::{
 };
 use crate::workspace::worktree::{BRANCH_PREFIX, Worktree, WorktreeError, Worktrees};
 
-/// The folder with the batches of a workflow, each named by the ID of its iteration.
+/// The folder with the batches of a workflow, each named by the id of its iteration.
 const BATCHES: &str = "batches";
 
 /// Name of the file with the names of merged worktrees.
@@ -47,7 +46,7 @@ pub(super) struct ParallelItems<'a> {
     pub(super) run: &'a WorkflowRun<'a>,
     pub(super) step: &'a StepDefinition,
     pub(super) setup: &'a StepSetup,
-    /// The ID of the iteration.
+    /// The id of the iteration.
     pub(super) id: SessionId,
     /// The number of items that run at the same time.
     pub(super) jobs: usize,

@@ -422,8 +422,7 @@ impl ActiveStep<'_> {
     }
 
     /// Returns the report of a session that was ended by the budget, if the remaining budget is not larger than it was
-    /// then: a
-    /// resume would only pay for another final summary.
+    /// then: a resume would only pay for another final summary.
     fn used_up(&self, session: SessionId) -> Result<Option<SessionReport>, WorkflowError> {
         let iteration = self.history.iterations.iter().find(|it| it.session == session);
         let Some(report) = iteration.and_then(|it| it.report.as_ref()) else { return Ok(None) };

@@ -20,8 +20,7 @@ use crate::workflow::self_eval::{EvaluatedRuns, RetryContext, evaluate};
 pub(super) const MAX_ANSWER: usize = 4_000_000;
 
 /// Upper limit of the time before the end of the workflow's time in which a run that ends by its timeout counts as
-/// ended
-/// by the latter.
+/// ended by the latter.
 const CLOSING_TIME: Duration = Duration::from_secs(31);
 
 /// A session to run.

@@ -1,9 +1,8 @@
 //! Scenarios: runs with a scripted model, and expectations of them.
 //!
 //! Everything except the model is real (configuration, tools, confinement, journal), on a temporary workspace. Effects
-//! run
-//! inline and time is virtual: a reply that is an hour late takes no time, and two runs are identical to the byte. A
-//! scenario needs no key and no network, and reads no files of the user.
+//! run inline and time is virtual: a reply that is an hour late takes no time, and two runs are identical to the byte.
+//! A scenario needs no key and no network, and reads no files of the user.
 //!
 //! ```toml
 //! about = "A command that fails is shown to the model, which fixes the file."

@@ -28,7 +28,7 @@ use crate::runner::{DriverInput, Executor, InlineExecutor, Ports, SystemClock, T
 use crate::types::TimeSpan;
 use crate::view::{CostSource, Reporter, RunResult};
 
-/// The session ID of every scenario, so that names derived from it are constant.
+/// The session id of every scenario, so that names derived from it are constant.
 const SESSION_ID: &str = "01900000-0000-7000-8000-000000000000";
 
 /// Placeholder for the folder of a scenario in recorded texts.

@@ -45,8 +45,7 @@ const LOCAL_SETTINGS: [&str; 5] = ["llm.", "workspace.root", "sessions.", "loggi
 /// Returns the text of a scenario that repeats a session.
 ///
 /// The original files follow from the digests in the journal and the present files. Where that is not possible, a
-/// comment
-/// in the scenario names the file.
+/// comment in the scenario names the file.
 ///
 /// # Errors
 ///

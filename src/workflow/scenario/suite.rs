@@ -41,7 +41,7 @@ pub struct ScenarioSuite {
 pub struct WrittenScenario {
     /// The name of the file in the folder of `--out`.
     pub file: String,
-    /// The ID of the session.
+    /// The id of the session.
     pub session_id: SessionId,
     /// The first line of the task.
     pub prompt: String,
@@ -99,7 +99,7 @@ struct SuiteCandidate {
     taken: HashSet<TakenTransition>,
 }
 
-/// Chooses sessions for a suite, among those whose ID begins with `text`, or whose task, agent, model, status or stop
+/// Chooses sessions for a suite, among those whose id begins with `text`, or whose task, agent, model, status or stop
 /// reason contains it. Sessions of sub-agents and evaluations are parts of other sessions, and are skipped.
 ///
 /// # Errors
@@ -172,8 +172,7 @@ fn add_candidate(
 }
 
 /// Chooses greedily: each time the candidate that adds the most transitions and, among equal ones, the shortest. A
-/// chosen
-/// candidate is dropped again if the others take all its transitions.
+/// chosen candidate is dropped again if the others take all its transitions.
 fn choose(mut candidates: Vec<SuiteCandidate>, suite: &mut ScenarioSuite) {
     let (mut covered, mut chosen) = (HashSet::new(), Vec::<SuiteCandidate>::new());
     loop {

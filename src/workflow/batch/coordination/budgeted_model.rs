@@ -183,8 +183,7 @@ impl CellPayer {
     /// Returns the output limit of a call, or `None` if the budget doesn't cover a minimal reply.
     ///
     /// The limit uses the free part of the budget, or half of the unspent part if that is more. In the latter case the
-    /// call
-    /// has to wait for others.
+    /// call has to wait for others.
     fn output_limit(&self, wanted: Tokens, input: Tokens, left: RemainingLimits) -> Option<Tokens> {
         let covered = |limits: ChargeLimits| {
             let by_money = match limits.money.zip(self.limits.price) {

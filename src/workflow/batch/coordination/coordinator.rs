@@ -43,17 +43,16 @@ pub trait SessionProbe: Send + Sync {
     fn is_running(&self, session: SessionId) -> bool;
 
     /// Returns the cost of the session's last model call, from its journal; `None` if it is unknown, for example
-    /// because the
-    /// call was under way. An unknown call counts with its full reservation.
+    /// because the call was under way. An unknown call counts with its full reservation.
     fn last_charge(&self, session: SessionId) -> Option<Charge>;
 }
 
 /// The answer to a worker's claim of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CellClaim {
-    /// Start this cell, in a new session with the ID of the lease.
+    /// Start this cell, in a new session with the id of the lease.
     Start(Lease),
-    /// Resume the session of this cell. If it was never created, create it with the ID of the lease.
+    /// Resume the session of this cell. If it was never created, create it with the id of the lease.
     Resume(Lease),
     /// The remaining cells have owners. Claim again after this time, since an owner may be gone by then.
     Wait(TimeSpan),
@@ -92,8 +91,7 @@ const MIN_WAIT: TimeSpan = TimeSpan::from_millis(10);
 
 impl Coordinator {
     /// Creates or continues the log of a batch, for these cells in this order. Other processes may have other cells of
-    /// the
-    /// same batch, or the same cells.
+    /// the same batch, or the same cells.
     ///
     /// # Errors
     ///
@@ -289,8 +287,7 @@ impl Coordinator {
     }
 
     /// Decides a request under a lease. If the lease has ended because this machine was slow, and no other worker has
-    /// taken
-    /// the cell, the lease is renewed first.
+    /// taken the cell, the lease is renewed first.
     fn request_under(
         &self,
         lease: &Lease,

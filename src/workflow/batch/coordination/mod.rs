@@ -7,12 +7,10 @@
 //! ```
 //!
 //! The state is one append-only log in the folder of the batch, with one file lock around read, decide, append and
-//! sync.
-//! [`protocol`] is pure, without a clock or I/O, and a test explores it. A worker holds a lease on the cell that it
-//! runs.
-//! The token of a lease is larger than that of every earlier lease; requests with an old token, or after the end of the
-//! lease, are refused. Each model call reserves its worst case before it is sent and settles it afterwards, so that the
-//! spent and the reserved charges together never exceed the limits.
+//! sync. [`protocol`] is pure, without a clock or I/O, and a test explores it. A worker holds a lease on the cell that
+//! it runs. The token of a lease is larger than that of every earlier lease; requests with an old token, or after the
+//! end of the lease, are refused. Each model call reserves its worst case before it is sent and settles it afterwards,
+//! so that the spent and the reserved charges together never exceed the limits.
 
 mod budgeted_model;
 mod coordinator;

@@ -1,6 +1,5 @@
 //! The protocol of the workers of a batch, as a pure machine: [`decide`] converts a request to records, and [`apply`]
-//! adds
-//! a record to the state. All processes apply the same records in the same order, and so have the same state.
+//! adds a record to the state. All processes apply the same records in the same order, and so have the same state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
@@ -12,12 +11,12 @@ use crate::journal::SessionId;
 use crate::machine::BudgetUsage;
 use crate::types::{MicroUsd, TimeSpan, Tokens};
 
-/// The ID of a cell, derived from its definition (task, variant, hash). It is the same in every process.
+/// The id of a cell, derived from its definition (task, variant, hash). It is the same in every process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CellId(pub Arc<str>);
 
-/// The ID of a worker, which runs one cell at a time. It is only shown; leases are distinguished by their tokens.
+/// The id of a worker, which runs one cell at a time. It is only shown; leases are distinguished by their tokens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WorkerId(pub Arc<str>);
@@ -68,7 +67,7 @@ pub struct Lease {
     pub cell: CellId,
     /// The number. Requests of earlier owners have an older one, and are refused.
     pub token: LeaseToken,
-    /// The session of the cell. The session of a new cell has to be created with this ID.
+    /// The session of the cell. The session of a new cell has to be created with this id.
     pub session: SessionId,
     /// The attempt, counted from one. It increases when a finished cell is opened again.
     pub attempt: u32,
@@ -177,7 +176,7 @@ pub enum CoordinationRequest {
     Claim {
         /// The worker.
         worker: WorkerId,
-        /// The ID for the session of the cell, if it has none yet.
+        /// The id for the session of the cell, if it has none yet.
         session: SessionId,
         /// The duration of the lease.
         span: TimeSpan,

@@ -107,8 +107,7 @@ impl SharedLog {
     /// too.
     ///
     /// The lock is held throughout, so no other process reads or writes in between. The outer error is an error of the
-    /// log,
-    /// the inner one is the error of `decide`.
+    /// log, the inner one is the error of `decide`.
     pub(super) fn transact<E>(
         &mut self,
         now: impl Fn() -> SharedTime,
