@@ -352,8 +352,7 @@ pub(super) fn change_message(
     format!("## Task\n\n{task}\n\n## What was done\n\n{change}\n\n## Final answer\n\n{answer}")
 }
 
-/// Returns the number of bytes of work to show: what fits into half of the window at 3.5 bytes per token, `most` at
-/// most.
+/// Returns the number of bytes of work to show: half of the window at 3.5 bytes per token, but not more than `most`.
 fn shown_bytes(window: Tokens, most: usize) -> usize {
     let half = window.0.saturating_mul(7) / 4;
     most.min(usize::try_from(half).unwrap_or(most))

@@ -82,7 +82,7 @@ impl WorkflowJournal {
         let path = folder.join(FILE_NAME);
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);
-        // If this were a link, the one who created the folder would choose the file.
+        // If this were a link, the creator of the folder would choose the file.
         options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let mut file = options.open(&path).io_context("open", &path)?;
         if !lock_within(&file, LOCK_TIMEOUT).io_context("lock", &path)? {

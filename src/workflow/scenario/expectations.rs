@@ -52,14 +52,14 @@ pub enum TextPattern {
     Partial(PartialText),
 }
 
-/// Parts that a text contains or lacks.
+/// Parts that a text must contain or lack.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PartialText {
-    /// Parts that all occur.
+    /// Parts that must occur.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contains: Vec<String>,
-    /// Parts of which none occurs.
+    /// Parts that must not occur.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<String>,
 }

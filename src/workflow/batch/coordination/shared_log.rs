@@ -68,7 +68,7 @@ impl SharedLog {
         let path = dir.join(LOG_FILE);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        // If this were a link, the one who created the folder would choose the file.
+        // If this were a link, the creator of the folder would choose the file.
         options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let file = options.open(&path).io_context("open", &path)?;
         Ok(Self {
