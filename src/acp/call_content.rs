@@ -1,4 +1,4 @@
-//! Tool calls as a client shows them: title, kind, locations, and the changes of files.
+//! Content of tool calls for a client: title, kind, locations, and the changes of files.
 
 use std::path::PathBuf;
 
@@ -15,19 +15,19 @@ use crate::view::report::code_fence;
 use crate::view::sanitize;
 use crate::workspace::{RelPath, WorkspaceRoot};
 
-/// The largest file of which a change is shown, in bytes.
+/// Size limit, in bytes, of a file whose changes are shown.
 const MAX_SHOWN_FILE: u64 = 512 << 10;
 
-/// The longest text of a result that is sent, in bytes.
+/// Size limit, in bytes, of the result text sent to the client; a longer text is shortened.
 const MAX_SHOWN_RESULT: usize = 64 << 10;
 
-/// A file before a call, relative to the workspace; `None` if there was no file.
+/// A file as it was before a call. The path is relative to the workspace; the text is `None` if there was no file.
 pub(super) struct OldFile {
     pub(super) path: String,
     pub(super) text: Option<String>,
 }
 
-/// Returns how a call is shown before it runs.
+/// Returns the fields that show a call before it runs.
 pub(super) fn call_fields(
     root: &WorkspaceRoot,
     tool: &str,
@@ -36,7 +36,7 @@ pub(super) fn call_fields(
     let kind = call_kind(tool, arguments);
     let summary = summarize_call(tool, arguments, Language::En);
     let title = match kind {
-        // The command is all that matters, and it is never shortened where the user decides about it.
+        // The user decides about the command, so it is shown in full.
         ToolKind::Execute => format!("`{}`", sanitize::line(command(arguments))),
         _ if summary.is_empty() => tool.to_owned(),
         _ => format!("{tool} → {summary}"),
@@ -54,14 +54,14 @@ pub(super) fn call_fields(
     fields
 }
 
-/// Returns the files that a call is going to change, as they are now.
+/// Returns the present state of the files that a call is going to change.
 pub(super) fn old_files(root: &WorkspaceRoot, tool: &str, arguments: &Value) -> Vec<OldFile> {
     let paths = written_paths(tool, arguments).into_iter();
     let read = |path: String| Some(OldFile { text: read_text(root, &path)?, path });
     paths.filter_map(read).collect()
 }
 
-/// Returns the content of a call that has ended: its text, and the changes of files.
+/// Returns the content of a completed call: its text, and the changes of files.
 pub(super) fn result_content(
     root: &WorkspaceRoot,
     text: &str,
@@ -77,14 +77,14 @@ pub(super) fn result_content(
         Some(diff_of(root, &shown, old.text.clone(), new.unwrap_or_default()))
     };
     let mut content: Vec<ToolCallContent> = changes.iter().filter_map(diff).collect();
-    // A change speaks for itself.
+    // The diffs show a complete change; the text is only needed when one of them is missing.
     if content.is_empty() || content.len() < changes.len() {
         content.push(bounded(text).into());
     }
     content
 }
 
-/// Returns a text that is not too long for a message: its beginning and its end.
+/// Shortens a text to [`MAX_SHOWN_RESULT`] bytes, keeping its beginning and its end.
 pub(super) fn bounded(text: &str) -> String {
     if text.len() <= MAX_SHOWN_RESULT {
         return text.to_owned();
@@ -114,7 +114,7 @@ fn is_delegation(tool: &str) -> bool {
     tool == crate::app::DISPATCH_TOOL
 }
 
-/// Returns whether the arguments of a call that changes files have nothing but its path.
+/// Returns whether a call deletes its file: `path` is the only argument.
 fn is_deletion(arguments: &Value) -> bool {
     arguments.as_object().is_some_and(|fields| fields.len() == 1 && fields.contains_key("path"))
 }
@@ -123,7 +123,7 @@ fn command(arguments: &Value) -> &str {
     arguments["command"].as_str().unwrap_or_default()
 }
 
-/// Returns the files that the arguments of a call name.
+/// Returns the locations of the files that the arguments of a call name.
 fn locations(root: &WorkspaceRoot, tool: &str, arguments: &Value) -> Vec<ToolCallLocation> {
     let line = arguments["offset"].as_u64().and_then(|line| u32::try_from(line).ok());
     let paths = match describe(tool).map(|tool| tool.target) {
@@ -148,13 +148,13 @@ fn locations(root: &WorkspaceRoot, tool: &str, arguments: &Value) -> Vec<ToolCal
     paths.into_iter().filter_map(location).collect()
 }
 
-/// Returns the path of a file for a client. One that is not UTF-8, which JSON can't contain, is escaped.
+/// Returns the absolute path of a file for a client. A path that is not UTF-8 is escaped, since JSON can't contain it.
 fn absolute(root: &WorkspaceRoot, path: &RelPath) -> PathBuf {
     let inside = path.as_path();
     root.given_path().join(inside.to_str().map_or_else(|| path.to_string(), str::to_owned))
 }
 
-/// Returns the files that a call writes, as its arguments name them.
+/// Returns the paths of the files that a call writes, as given in its arguments.
 fn written_paths(tool: &str, arguments: &Value) -> Vec<String> {
     if describe(tool).is_none_or(|tool| tool.target != TargetKind::Write) {
         return Vec::new();
@@ -185,7 +185,7 @@ fn written_paths(tool: &str, arguments: &Value) -> Vec<String> {
     paths
 }
 
-/// Returns the text of a file, or `Some(None)` if there is none; `None` if it can't be shown.
+/// Returns the text of a file; `Some(None)` if the file does not exist, `None` if its text can't be shown.
 #[allow(clippy::option_option)] // no file and no text to show are different
 fn read_text(root: &WorkspaceRoot, path: &str) -> Option<Option<String>> {
     let path = root.resolve(path).ok()?;
@@ -196,13 +196,13 @@ fn read_text(root: &WorkspaceRoot, path: &str) -> Option<Option<String>> {
     String::from_utf8(bytes).ok().map(Some)
 }
 
-/// Returns a diff as a block that no line of it ends.
+/// Returns a diff as a fenced code block; no line of the diff closes the fence.
 pub(super) fn diff_block(diff: &str) -> String {
     let fence = code_fence(diff);
     format!("{fence}diff\n{diff}\n{fence}")
 }
 
-/// Returns the change that a call is going to make, as far as its arguments show it.
+/// Returns the change that a call is going to make, as far as it follows from the arguments.
 fn planned_content(root: &WorkspaceRoot, tool: &str, arguments: &Value) -> Vec<ToolCallContent> {
     let Some(fields) = arguments.as_object() else { return Vec::new() };
     if describe(tool).is_none_or(|tool| tool.target != TargetKind::Write) {
@@ -240,7 +240,7 @@ fn planned_text(fields: &Map<String, Value>, old: Option<&str>) -> Option<String
             }
             _ => Some(content.to_owned()),
         },
-        // It deletes the file.
+        // The call deletes the file.
         _ => old.map(|_| String::new()),
     }
 }

@@ -1,4 +1,4 @@
-//! The connection to the client: what is sent, and the requests that it has not answered yet.
+//! The connection to the client: outgoing messages, and requests that wait for an answer.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -24,39 +24,39 @@ pub(super) struct ClientConnection {
 }
 
 struct ConnectionState {
-    /// The lines to write. A client that reads slowly stops no run, up to [`MAX_UNREAD`].
+    /// The lines to write. A slow client does not stop a run until [`MAX_UNREAD`] bytes wait.
     lines: Sender<OutputLine>,
-    /// The bytes in these lines.
+    /// The number of bytes in `lines`.
     unread: Arc<AtomicUsize>,
     next_request: AtomicI64,
-    /// The requests that the client has not answered.
+    /// The requests that wait for an answer of the client, by id.
     open: Mutex<HashMap<i64, Sender<Result<Value, Error>>>>,
     /// Cancelled when the client is gone.
     closed: CancellationToken,
 }
 
-/// How many bytes wait for the client. One that lets more wait no longer reads.
+/// The number of bytes that may wait for the client. With more waiting, the client counts as gone.
 const MAX_UNREAD: usize = 64 << 20;
 
 enum OutputLine {
     Message(Vec<u8>),
-    /// Informs the sender that everything before it is written.
+    /// Notifies the sender once all earlier lines are written.
     Flush(Sender<()>),
 }
 
-/// Why a request has no result.
+/// The reason why a request has no result.
 #[derive(Debug, PartialEq)]
 pub(super) enum RequestFailure {
-    /// The client has answered with an error.
+    /// The client answered with an error, or with an invalid result.
     Refused(Error),
-    /// Its result is no longer awaited, or the client is gone.
+    /// The caller cancelled the request, or the client is gone.
     Cancelled,
-    /// The client has not answered in time.
+    /// The client did not answer in time.
     TimedOut,
 }
 
 impl ClientConnection {
-    /// Starts the thread that writes. `closed` is cancelled when the client no longer reads.
+    /// Starts the writer thread. `closed` is cancelled when the client no longer reads.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl ClientConnection {
     ///
     /// # Errors
     ///
-    /// Fails if there is no result, or an invalid one.
+    /// Fails if there is no result, or if the result is invalid.
     pub(super) fn request<R: DeserializeOwned>(
         &self,
         method: &str,
@@ -119,7 +119,7 @@ impl ClientConnection {
         let _on_cancel = self.forget_on(cancel, id);
         let _on_close = self.forget_on(&self.inner.closed, id);
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
-        // The sender is dropped when the request is forgotten.
+        // Forgetting the request drops its sender.
         let result = match timeout {
             None => receiver.recv().map_err(|_| RequestFailure::Cancelled)?,
             Some(timeout) => receiver.recv_timeout(timeout).map_err(|error| {
@@ -136,7 +136,7 @@ impl ClientConnection {
         })
     }
 
-    /// Passes the answer to a request on. One that is not awaited is ignored.
+    /// Passes an answer to the request that waits for it. Other answers are ignored.
     pub(super) fn on_response(&self, id: &RequestId, result: Result<Value, Error>) {
         let open = match id {
             RequestId::Number(id) => lock(&self.inner.open).remove(id),
@@ -148,7 +148,7 @@ impl ClientConnection {
         }
     }
 
-    /// Waits until everything is written, but not longer than this. Returns whether it is.
+    /// Waits until everything is written, for `timeout` at most. Returns whether everything is written.
     pub(super) fn flush(&self, timeout: Duration) -> bool {
         let (sender, receiver) = bounded(1);
         let is_sent = self.inner.lines.send(OutputLine::Flush(sender)).is_ok();
@@ -171,7 +171,7 @@ impl ClientConnection {
         if self.inner.closed.is_cancelled() {
             return;
         }
-        // After the writer has failed, no one reads it.
+        // After a failed write no thread receives the line.
         let _ = self.inner.lines.send(OutputLine::Message(line));
     }
 }

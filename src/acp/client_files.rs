@@ -1,4 +1,4 @@
-//! The open files of the client.
+//! Open files of the client.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -15,22 +15,22 @@ use super::client_connection::{ClientConnection, RequestFailure};
 use crate::port::{CancellationToken, lock};
 use crate::workspace::EditorBuffers;
 
-/// How long the client may take to answer; after that it is not asked again in this prompt.
+/// Timeout of a request for a file. After a timeout the client is not asked again in this prompt.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks the client for the text of files, and informs it of changes, as far as it offers that.
+/// Reads the text of files through the client, and reports changes to it, as far as the client offers that.
 pub(super) struct ClientFiles {
     connection: ClientConnection,
     session: SessionId,
     offered: FileSystemCapabilities,
     cancel: CancellationToken,
     is_silent: AtomicBool,
-    /// Files whose text the client could not show. They may have unsaved changes, so it is not given another text.
+    /// Files whose text the client failed to show. They may have unsaved changes, so no text is written to them.
     unread: Mutex<HashSet<PathBuf>>,
 }
 
 impl ClientFiles {
-    /// Returns the files of a client; `None` if it offers none.
+    /// Returns the open files of a client; `None` if the client can't read files.
     pub(super) fn new(
         connection: ClientConnection,
         session: SessionId,
@@ -42,7 +42,7 @@ impl ClientFiles {
         is_offered.then_some(Self { connection, session, offered, cancel, is_silent, unread })
     }
 
-    /// Notes that the client has not shown the text of a file, or not taken one.
+    /// Records that the client failed to show or to take the text of a file.
     fn note(&self, path: &Path, failure: &RequestFailure) {
         match failure {
             RequestFailure::Refused(error) if error.code == ErrorCode::ResourceNotFound => {}

@@ -10,18 +10,18 @@ use crate::net::ReadableFields;
 /// A message of the client.
 #[derive(Debug, PartialEq)]
 pub(super) enum ClientMessage {
-    /// A request, which is answered.
+    /// A request; the client waits for the answer.
     Request { id: RequestId, method: String, params: Value },
-    /// A notification, which is not.
+    /// A notification; it has no answer.
     Notification { method: String, params: Value },
-    /// The answer to a request of this program.
+    /// The client's answer to a request of this program.
     Response { id: RequestId, result: Result<Value, Error> },
-    /// Something else; the error is the answer to it.
+    /// An invalid message; `error` is sent as its answer.
     Invalid { id: RequestId, error: Error },
 }
 
 impl ClientMessage {
-    /// Parses a line. Never fails, since nothing of the other lines may be lost. The protocol has no batches.
+    /// Parses a line. Never fails, so that an invalid line does not end the connection. The protocol has no batches.
     pub(super) fn parse_line(line: &[u8]) -> Self {
         match serde_json::from_slice(line) {
             Ok(message) => Self::parse(message),
@@ -32,8 +32,8 @@ impl ClientMessage {
         }
     }
 
-    /// Returns what stands for a line that is too long, of which this is the beginning. It is answered, or an answer itself, if
-    /// its ID is there.
+    /// Returns the message for a line longer than `limit` bytes, given its beginning. If the beginning has the id, the
+    /// message is an error for that request, or a failed response with that id.
     pub(super) fn of_long_line(beginning: &[u8], limit: u64) -> Self {
         let why = format!("a line is longer than {} MiB, which is the limit", limit >> 20);
         let error = with_message(Error::invalid_request(), why);

@@ -1,4 +1,4 @@
-//! The MCP servers that a client gives to a session.
+//! MCP servers that a client adds to a session.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,27 +11,27 @@ use crate::config::{
 };
 use crate::types::TimeSpan;
 
-/// How long a server may take to start, and for a call.
+/// Timeout of starting a server, and of a call.
 const TIMEOUT: TimeSpan = TimeSpan::from_secs(60);
 
-/// The longest name of a server.
+/// Length limit of a server's name.
 const MAX_NAME: usize = 64;
 
-/// Returns the servers of a client as the configuration has them.
+/// Converts the servers of a client to the form of the configuration.
 ///
 /// # Errors
 ///
-/// Fails for one that can't be used as it is described.
+/// Fails if a server can't be used as described.
 pub(super) fn parse_servers(servers: Vec<McpServer>) -> Result<Vec<McpServerConfig>, Error> {
     let mut names = BTreeSet::new();
     servers.into_iter().map(|server| parse_server(server, &mut names)).collect()
 }
 
-/// Adds servers to a configuration. One of a name that the configuration has replaces it.
+/// Adds servers to a configuration. Each replaces a configured server of the same name.
 ///
 /// # Errors
 ///
-/// Fails if the configuration does not allow that one of them gets a key unencrypted.
+/// Fails if a server would get a key unencrypted and the configuration does not allow that.
 pub(super) fn add_servers(config: &mut Config, servers: &[McpServerConfig]) -> Result<(), Error> {
     let settings = &mut config.settings;
     let unencrypted = servers.iter().find(|server| server.sends_key_unencrypted());
@@ -111,7 +111,7 @@ fn empty_server(name: ConfigName) -> McpServerConfig {
     }
 }
 
-/// Returns a name of the configuration for what a person has called a server.
+/// Returns a unique name for the configuration, derived from the name that the client gave the server.
 fn unique_name(given: &str, names: &mut BTreeSet<String>) -> Result<ConfigName, Error> {
     let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let base: String = given.chars().map(allowed).take(MAX_NAME / 2).collect();

@@ -1,4 +1,4 @@
-//! The history of a stored session, as the updates that showed it when it happened.
+//! The history of a stored session, as updates like those that a client gets while a prompt runs.
 
 use agent_client_protocol_schema::v1::{SessionUpdate, ToolCallStatus, ToolCallUpdateFields};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::machine::{CallState, EntryId, Executing, Machine, State};
 use crate::types::{ConversationItem, MessageOrigin, Reply, ReplyPart, ToolCall, ToolResult};
 use crate::workspace::WorkspaceRoot;
 
-/// A session as it is stored.
+/// A stored session.
 pub(super) struct StoredSession {
     pub(super) history: SessionHistory,
     pub(super) updates: Vec<SessionUpdate>,
@@ -41,13 +41,13 @@ pub(super) fn read_session(
 
 struct HistoryReplay<'a> {
     root: &'a WorkspaceRoot,
-    /// The newest entry of the conversation that was added.
+    /// The newest added entry of the conversation.
     newest: Option<EntryId>,
     updates: Vec<SessionUpdate>,
 }
 
 impl HistoryReplay<'_> {
-    /// Adds what is new in the conversation.
+    /// Adds the entries that are new in the conversation.
     fn add_entries(&mut self, machine: &Machine) {
         let entries = machine.conversation.entries();
         let is_new = |id: EntryId| self.newest.is_none_or(|newest| id > newest);
@@ -73,7 +73,7 @@ impl HistoryReplay<'_> {
         }
     }
 
-    /// Adds the calls of a turn that was cut off; when the session continues, it is found out what they did.
+    /// Adds the calls of an interrupted turn. Their effects are determined when the session continues.
     fn add_open_calls(&mut self, state: &State) {
         let State::Executing(Executing { reply, calls, .. }) = state else { return };
         self.add_text(reply);
@@ -101,7 +101,7 @@ impl HistoryReplay<'_> {
         let arguments =
             serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()));
         let mut fields = call_fields(self.root, &call.name, &arguments);
-        // The files have changed since; what a call was going to do to them is not known any more.
+        // The files have changed since, so the planned change is no longer known.
         fields.content = None;
         let fields = match result {
             None => fields.status(ToolCallStatus::Failed),

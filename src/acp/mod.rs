@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Each line is a JSON-RPC message. A session of the protocol is a stored session; each prompt is a run that begins or
-//! continues it. What a session may do follows from the configuration, as for a run of the command: the client chooses
-//! the folder, the mode and additional servers, which a user of the command chooses by options.
+//! continues it. The permissions of a session follow from the configuration, as for a run of the command; the client
+//! chooses the folder, the mode and additional servers, as a user of the command does by options.
 //!
 //! <https://agentclientprotocol.com>
 

@@ -1,21 +1,21 @@
-//! The modes of a session: how the default agent asks for confirmation, and the other agents.
+//! Modes of a session: the confirmation modes of the default agent, and the other agents.
 
 use agent_client_protocol_schema::v1::{SessionMode, SessionModeState};
 
 use crate::config::{AgentDefinition, Config};
 use crate::types::ConfirmMode;
 
-/// The agent that continues interrupted work; a session continues without it.
+/// The agent that continues interrupted work. It is not a mode: a session continues without it.
 const RESUME_AGENT: &str = "resume";
 
-/// What a mode stands for.
+/// The agent and the confirmation mode of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChosenMode {
     pub(super) agent: Option<String>,
     pub(super) mode: Option<ConfirmMode>,
 }
 
-/// Returns the modes of a session, and the present one.
+/// Returns the available modes of a session, and its present mode.
 pub(super) fn mode_state(
     config: &Config,
     default_agent: &str,
@@ -40,7 +40,7 @@ pub(super) fn mode_state(
     SessionModeState::new(current.to_owned(), confirming.chain(others).collect())
 }
 
-/// Returns the agents besides the default one.
+/// Returns the agents except the default one and [`RESUME_AGENT`].
 pub(super) fn other_agents(
     config: &Config,
     default_agent: &str,
@@ -49,7 +49,7 @@ pub(super) fn other_agents(
     config.agents().filter(move |agent| is_other(agent.name.as_str()))
 }
 
-/// Returns what a mode stands for; `None` if there is no such mode.
+/// Returns the agent and confirmation mode for a mode's id; `None` if the id is unknown.
 pub(super) fn parse_mode(config: &Config, default_agent: &str, id: &str) -> Option<ChosenMode> {
     if let Some(mode) = ConfirmMode::ALL.into_iter().find(|mode| mode.as_str() == id) {
         return Some(ChosenMode { agent: Some(default_agent.to_owned()), mode: Some(mode) });

@@ -1,4 +1,4 @@
-//! Requests for permission: what the terminal asks, the client asks here.
+//! Requests for permission, sent to the client in place of a question on the terminal.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -27,10 +27,10 @@ const SESSION: &str = "session";
 const NO: &str = "no";
 const ABORT: &str = "abort";
 
-/// The calls that the user has allowed for the rest of a session.
+/// Keys of the calls that the user has allowed for the rest of a session.
 pub(super) type SessionApprovals = Arc<Mutex<HashSet<String>>>;
 
-/// Asks the user through the client.
+/// Asks the user for confirmation through the client.
 pub(super) struct PermissionRequests {
     pub(super) connection: ClientConnection,
     pub(super) session: SessionId,
@@ -65,7 +65,7 @@ impl Confirmer for PermissionRequests {
                     ConfirmationAnswer::Yes
                 }
                 ABORT => ConfirmationAnswer::Abort,
-                // Another option was not offered.
+                // An id that was not among the options is no permission.
                 _ => ConfirmationAnswer::No,
             },
             Ok(_) | Err(RequestFailure::Cancelled | RequestFailure::TimedOut) => {
@@ -110,14 +110,14 @@ impl Confirmer for PermissionRequests {
     }
 }
 
-/// The answer to a form.
+/// The client's answer to a form.
 #[derive(Deserialize)]
 struct FormAnswer {
     action: String,
     content: Option<Map<String, Value>>,
 }
 
-/// Returns a call of a sub-agent, which is not shown otherwise.
+/// Returns the fields of a sub-agent's call, which the client does not know from an update.
 fn subagent_call(question: &ConfirmationRequest<'_>) -> ToolCallUpdateFields {
     let ConfirmationRequest { tool, summary, diff, .. } = question;
     let fields = ToolCallUpdateFields::new().title(format!("{tool} → {summary}"));
@@ -139,8 +139,8 @@ fn options(question: &ConfirmationRequest<'_>) -> Vec<PermissionOption> {
     options
 }
 
-/// Returns what is allowed for the rest of the session: the same rule, and for a command also the same folder and
-/// variables, which its summary shows.
+/// Returns the key of an approval for the rest of the session: the rule, and for a command also its summary, which
+/// shows the folder and the variables.
 fn approval_key(question: &ConfirmationRequest<'_>) -> Option<String> {
     let rule = question.rule?;
     let is_command = describe(question.tool).is_some_and(|tool| tool.kind() == CallKind::Command);

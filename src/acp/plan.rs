@@ -1,19 +1,19 @@
-//! The plan of the planning agent, as a client shows it.
+//! The plan of the planning agent, in the form that a client shows.
 
 use agent_client_protocol_schema::v1::{Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus};
 
 use crate::view::sanitize;
 
-/// The agent whose answers are plans.
+/// Name of the agent whose answers are plans.
 const PLANNER: &str = "plan";
 
-/// The maximum number of entries.
+/// Maximum number of entries in a plan.
 const MAX_ENTRIES: usize = 100;
 
-/// The longest entry, in characters.
+/// Length limit of an entry, in characters.
 const MAX_ENTRY: usize = 200;
 
-/// Returns the numbered steps of an answer as a plan; `None` if the agent does not plan, or there are none.
+/// Returns the numbered steps of an answer as a plan; `None` if the agent does not plan, or the answer has no steps.
 pub(super) fn plan_of(agent: &str, answer: &str) -> Option<Plan> {
     if agent != PLANNER {
         return None;
@@ -33,7 +33,7 @@ pub(super) fn plan_of(agent: &str, answer: &str) -> Option<Plan> {
     (!entries.is_empty()).then(|| Plan::new(entries))
 }
 
-/// Returns the text of a line such as `2. Test it`; lines further to the right belong to another step.
+/// Returns the text of a line such as `2. Test it`. Lines with a deeper indentation belong to another step.
 fn numbered_step(line: &str) -> Option<&str> {
     let line = line.strip_prefix(' ').unwrap_or(line);
     let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());

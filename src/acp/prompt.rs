@@ -1,4 +1,4 @@
-//! A prompt: one run of a session, from the client's message to the reason why it ended.
+//! A prompt: one run of a session, from the client's message to the stop reason.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,17 +28,17 @@ use crate::machine::{CloseReason, LlmFailure, RunStatus, StopReason};
 use crate::view::{CostSource, Reporter, RunResult, sanitize};
 use crate::workspace::WorkspaceRoot;
 
-/// The key of this program's own facts in a message.
+/// Key of this program's own fields in a message.
 const META_KEY: &str = "architect";
 
-/// The longest title of a session, in characters.
+/// Length limit of a session's title, in characters.
 const MAX_TITLE: usize = 80;
 
 /// The client of a prompt.
 #[derive(Clone)]
 pub(super) struct PromptClient {
     pub(super) connection: ClientConnection,
-    /// What it offers to read and to write.
+    /// The file operations that the client offers.
     pub(super) files: FileSystemCapabilities,
     /// Whether it can show forms.
     pub(super) has_forms: bool,
@@ -57,7 +57,7 @@ pub(super) fn run_prompt(
     content: PromptContent,
 ) -> Result<PromptResponse, Error> {
     let done = try_run(host, client, session, interrupts, content);
-    // Whatever the run came to, this is what the client has asked for.
+    // The client asked for the cancellation, so it takes precedence over the result of the run.
     if interrupts.signal().is_some() {
         let meta = done.ok().and_then(|response| response.meta);
         return Ok(PromptResponse::new(ClientStopReason::Cancelled).meta(meta));
@@ -109,7 +109,7 @@ fn try_run(
         Err(JournalError::UnknownSession(_)) if !session.is_stored.load(Ordering::Relaxed) => {
             let title = sanitize::headline(text, MAX_TITLE);
             let update = SessionUpdate::SessionInfoUpdate(SessionInfoUpdate::new().title(title));
-            // A client that is gone is noticed by the run.
+            // The run notices a client that is gone.
             let _ = connection.update(id, update);
             SessionTarget::New(store, Some(session.id))
         }
@@ -148,7 +148,7 @@ fn try_run(
     response(&result)
 }
 
-/// Shows what a session has changed. No model is called, and nothing is stored.
+/// Shows the changes of a session, without calling a model or storing anything.
 fn show_changes(
     client: &PromptClient,
     session: &OpenSession,
@@ -157,7 +157,7 @@ fn show_changes(
     let store = open_store(&setup.config, &setup.env).map_err(|error| app_error(&error))?;
     let patch = match RecordedChanges::load(&store, session.id, None) {
         Ok(changes) => changes.patches.iter().flat_map(|patch| patch.text.clone()).collect(),
-        // It has not begun.
+        // The session has not begun, so it has no changes.
         Err(AppError::Journal(JournalError::UnknownSession(_))) => Vec::new(),
         Err(error) => return Err(app_error(&error)),
     };
@@ -171,7 +171,7 @@ fn show_changes(
     Ok(PromptResponse::new(ClientStopReason::EndTurn))
 }
 
-/// Returns the answer to a prompt whose run has this result.
+/// Returns the answer to a prompt, from the result of its run.
 fn response(result: &RunResult) -> Result<PromptResponse, Error> {
     let reason = result.stop_reason.unwrap_or(StopReason::InternalError);
     if result.status == RunStatus::Failed {
@@ -185,7 +185,7 @@ fn response(result: &RunResult) -> Result<PromptResponse, Error> {
     Ok(PromptResponse::new(client_reason(reason)).meta(facts(result)))
 }
 
-/// Returns the protocol's word for a stop reason; the exact one is among the facts.
+/// Returns the protocol's stop reason for a stop reason of this program. [`facts`] has the exact one.
 fn client_reason(reason: StopReason) -> ClientStopReason {
     match reason {
         StopReason::Closed(CloseReason::ContextFull) | StopReason::Truncated => {
@@ -198,7 +198,7 @@ fn client_reason(reason: StopReason) -> ClientStopReason {
             | CloseReason::LoopDetected,
         ) => ClientStopReason::MaxTurnRequests,
         StopReason::Refused => ClientStopReason::Refusal,
-        // The user has aborted the run when asked for a permission.
+        // The user aborted the run at a request for permission.
         StopReason::UserInterrupt(_) => ClientStopReason::Cancelled,
         StopReason::LlmDone
         | StopReason::EmptyResponse
@@ -212,9 +212,9 @@ fn client_reason(reason: StopReason) -> ClientStopReason {
     }
 }
 
-/// Returns what the protocol has no field for.
+/// Returns facts about a run that have no field in the protocol.
 fn facts(result: &RunResult) -> Map<String, Value> {
-    // All of these can be expressed in JSON.
+    // Each of these fields can be serialized to JSON.
     let document = serde_json::to_value(result).unwrap_or_default();
     let names = ["status", "stop_reason", "steps", "llm_calls", "usage", "cost", "files_modified"];
     let facts = names.map(|name| (name.to_owned(), document[name].clone()));
@@ -225,7 +225,7 @@ fn facts(result: &RunResult) -> Map<String, Value> {
 mod tests {
     use super::*;
 
-    /// A run that failed is an error; every other one ends its prompt with a reason.
+    /// A failed run is an error; every other run ends its prompt with a reason.
     #[test]
     fn each_stop_reason_is_a_reason_of_the_protocol_or_an_error() {
         for reason in StopReason::ALL {

@@ -1,4 +1,4 @@
-//! The commands that a prompt can begin with: `/plan`, `/review`, other agents, `/diff`.
+//! Commands at the beginning of a prompt: `/plan`, `/review`, other agents, `/diff`.
 
 use agent_client_protocol_schema::v1::{
     AvailableCommand, AvailableCommandInput, UnstructuredCommandInput,
@@ -7,21 +7,21 @@ use agent_client_protocol_schema::v1::{
 use super::modes::other_agents;
 use crate::config::Config;
 
-/// Shows the changes of the session.
+/// Name of the command that shows the changes of the session.
 const DIFF: &str = "diff";
 
-/// What a prompt asks for.
+/// A parsed prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PromptCommand<'a> {
     /// A task for the agent of the session.
     Task(&'a str),
     /// A task for another agent.
     TaskFor(String, &'a str),
-    /// The changes of the session.
+    /// A request for the changes of the session.
     Diff,
 }
 
-/// Returns the commands of a session.
+/// Returns the commands available in a session.
 pub(super) fn available_commands(config: &Config, default_agent: &str) -> Vec<AvailableCommand> {
     let input =
         || AvailableCommandInput::Unstructured(UnstructuredCommandInput::new("what to work on"));
@@ -32,7 +32,7 @@ pub(super) fn available_commands(config: &Config, default_agent: &str) -> Vec<Av
     agents.chain([diff]).collect()
 }
 
-/// Returns what a prompt asks for. A text that only looks like a command is a task.
+/// Parses a prompt. A text that begins like a command, but names none, is a task.
 pub(super) fn parse_command<'a>(
     config: &Config,
     default_agent: &str,

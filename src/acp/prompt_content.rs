@@ -1,4 +1,4 @@
-//! The content of prompts, as the model gets it.
+//! Content of prompts, converted for the model.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,14 @@ use super::session_host::with_message;
 use crate::view::report::code_fence;
 use crate::workspace::image::ImageSource;
 
-/// What the model gets of a prompt.
+/// Content of a prompt for the model.
 #[derive(Debug, Default)]
 pub(super) struct PromptContent {
     pub(super) text: String,
     pub(super) images: Vec<ImageSource>,
 }
 
-/// Returns the content of a prompt.
+/// Converts the content of a prompt.
 ///
 /// # Errors
 ///
@@ -66,7 +66,7 @@ pub(super) fn prompt_content(prompt: &[ContentBlock]) -> Result<PromptContent, E
 
 const UNSUPPORTED: &str = "[content of an unknown kind]";
 
-/// Returns the path of a file's address; another address as it is.
+/// Returns the path of a `file://` URI; other URIs are returned unchanged.
 fn path_of(uri: &str) -> String {
     match uri.strip_prefix("file://") {
         Some(path) => percent_decode_str(path).decode_utf8_lossy().into_owned(),

@@ -24,16 +24,16 @@ use crate::view::public_events::{
 use crate::view::{LiveEvent, ReportSink, ServerState};
 use crate::workspace::WorkspaceRoot;
 
-/// The newest calls of a sub-agent that are shown.
+/// The maximum number of a sub-agent's calls that are shown, the newest ones.
 const MAX_SUBAGENT_CALLS: usize = 50;
 
-/// The calls that were shown to the client and have not ended.
+/// Fields of the calls that are shown to the client and have not ended, by id.
 pub(super) type ShownCalls = Arc<Mutex<HashMap<CallId, ToolCallUpdateFields>>>;
 
-/// What sub-agents have done so far, a line for each of their calls, by the call that has dispatched them.
+/// The calls of sub-agents so far, in order, by the id of the dispatching call.
 type SubagentCalls = Arc<Mutex<HashMap<CallId, Vec<ListedCall>>>>;
 
-/// A call of a sub-agent.
+/// A call in the list of a sub-agent's calls.
 struct ListedCall {
     id: CallId,
     title: String,
@@ -41,25 +41,26 @@ struct ListedCall {
     success: Option<bool>,
 }
 
-/// Sends what happens in a run as updates of its session.
+/// Sends the events of a run as updates of its session.
 pub(super) struct RunUpdates {
     connection: ClientConnection,
     session: SessionId,
     root: WorkspaceRoot,
     shown: ShownCalls,
-    /// The files that open calls change, as they were before.
+    /// The previous content of the files that open calls change.
     old: HashMap<CallId, Vec<OldFile>>,
     call: Option<ShownModelCall>,
-    /// The last complete text that the client has.
+    /// The newest text that the client has in full.
     last_text: String,
-    /// The agent that runs.
+    /// The agent that runs the prompt.
     agent: Arc<str>,
     subagents: SubagentCalls,
     /// Whether the client shows a plan.
     has_plan: Arc<AtomicBool>,
 }
 
-/// Sends what a sub-agent does as content of the call that has dispatched it: the protocol does not nest calls.
+/// Sends the calls of a sub-agent as content of the call that has dispatched it, since the protocol does not nest
+/// calls.
 struct SubagentUpdates {
     connection: ClientConnection,
     session: SessionId,
@@ -76,7 +77,7 @@ struct ShownModelCall {
 }
 
 impl RunUpdates {
-    /// Returns updates of a session that works in this folder.
+    /// Returns the updates of a session that works in the folder `root`.
     pub(super) fn new(
         connection: ClientConnection,
         session: SessionId,
@@ -98,7 +99,7 @@ impl RunUpdates {
         self.send(SessionUpdate::AgentThoughtChunk(chunk(text, message)))
     }
 
-    /// Sends a part of the model's text; the parts of one reply have the same message id.
+    /// Sends a part of the model's text. The parts of one reply have the same message id.
     fn send_text(&mut self, text: &str) -> Result<(), Disconnected> {
         let Some(call) = self.call.as_mut().filter(|call| call.is_shown) else { return Ok(()) };
         call.text.push_str(text);
@@ -109,7 +110,7 @@ impl RunUpdates {
     fn on_call_end(&mut self, end: &ApiCallEnd) -> Result<(), Disconnected> {
         match &end.outcome {
             CallOutcome::Replied { text, .. } => {
-                // Without streaming the text comes at once.
+                // Without streaming, the text was not sent in parts.
                 if self.call.as_ref().is_some_and(|call| call.text.is_empty()) && !text.is_empty() {
                     self.send_text(text)?;
                 }
@@ -151,7 +152,7 @@ impl RunUpdates {
         self.send(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(call_id(id), fields)))
     }
 
-    /// A run that a limit has ended says so, unless the model did.
+    /// Sends the output of a run that a limit ended, unless it is the model's text that the client already has.
     fn on_end(&self, end: &AgentEnd) -> Result<(), Disconnected> {
         let is_interrupted = matches!(end.reason, StopReason::UserInterrupt(_));
         let Some(output) = end.output.as_deref() else { return Ok(()) };
@@ -180,7 +181,7 @@ impl ReportSink for RunUpdates {
     }
 
     fn on_run_event(&mut self, event: &RunEvent<'_>) {
-        // A client that is gone is noticed with the public events.
+        // The public events notice a client that is gone.
         let _ = match event {
             RunEvent::ReplyDelta { id, delta: ReplyDelta::Reasoning(text), .. }
                 if self.call.as_ref().is_some_and(|call| call.id == *id && call.is_shown) =>
@@ -210,7 +211,7 @@ impl ReportSink for RunUpdates {
     }
 
     fn on_live(&mut self, live: &LiveEvent<'_>) {
-        // A client that is gone is noticed with the public events.
+        // The public events notice a client that is gone.
         let _ = match *live {
             LiveEvent::Output { call, text } if lock(&self.shown).contains_key(call) => {
                 let fields = ToolCallUpdateFields::new().content(vec![bounded(text).into()]);
@@ -230,7 +231,7 @@ impl ReportSink for RunUpdates {
         match &event.kind {
             PublicEventKind::AgentStart(start) => {
                 self.agent = Arc::clone(&start.agent);
-                // No agent reports which step of the last plan it works on, so its steps would stay pending.
+                // No agent reports the current step of the last plan, so its steps would stay pending.
                 match self.has_plan.swap(false, Ordering::Relaxed) {
                     true => self.send(SessionUpdate::Plan(Plan::new(Vec::new()))),
                     false => Ok(()),
@@ -297,7 +298,7 @@ impl ReportSink for SubagentUpdates {
     }
 }
 
-/// Returns the newest calls of a sub-agent as a list in Markdown.
+/// Returns the newest calls of a sub-agent as a Markdown list.
 fn call_list(calls: &[ListedCall]) -> String {
     let omitted = calls.len().saturating_sub(MAX_SUBAGENT_CALLS);
     let first = (omitted > 0).then(|| format!("- … {omitted} more\n"));
@@ -312,7 +313,7 @@ fn call_list(calls: &[ListedCall]) -> String {
     first.into_iter().chain(lines).collect()
 }
 
-/// Returns a call that was not shown yet.
+/// Returns a call that the client does not know yet.
 pub(super) fn new_call(id: &CallId, fields: ToolCallUpdateFields) -> ClientToolCall {
     let mut call = ClientToolCall::new(call_id(id), "");
     call.update(fields);
@@ -324,7 +325,7 @@ pub(super) fn call_id(id: &CallId) -> Arc<str> {
     Arc::clone(&id.0)
 }
 
-/// Returns a part of a message.
+/// Returns a chunk of a message.
 pub(super) fn chunk(text: &str, message: Option<MessageId>) -> ContentChunk {
     ContentChunk::new(ContentBlock::from(text)).message_id(message)
 }

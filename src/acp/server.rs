@@ -1,4 +1,4 @@
-//! The server: reads messages, and answers each request.
+//! The server: reads messages, and answers requests.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -49,46 +49,47 @@ use crate::port::{CancellationToken, lock};
 use crate::types::Signal;
 use crate::workspace::WorkspaceRoot;
 
-/// The longest line that is read, in bytes.
+/// Length limit of a line of input, in bytes.
 const MAX_LINE: u64 = 64 << 20;
 
-/// How long the prompts may take to end when the client is gone.
+/// Time limit for prompts to end after the client is gone.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long the last messages may take to be read.
+/// Time limit for the client to read the last messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The method that the user authenticates by.
+/// Id of the authentication method that uses a key in an environment variable.
 const KEY_VARIABLE: &str = "key-variable";
 
-/// Sessions in one page of a list.
+/// Number of sessions in one page of a list.
 const PAGE: usize = 100;
 
-/// Why the server ended.
+/// The reason why the server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServeEnd {
-    /// The client has closed its output, or also its input when it had all answers.
+    /// The client closed this program's standard input, or closed the standard output after it had received all
+    /// answers.
     InputClosed,
-    /// The client has closed its input before it had all answers.
+    /// The client closed this program's standard output before it had received all answers.
     OutputClosed,
-    /// A signal has come.
+    /// The program received a signal.
     Interrupted(Signal),
 }
 
-/// What the server waits for.
+/// An input of the server.
 enum ServerInput {
     Line(Vec<u8>),
-    /// The beginning of a line that is too long to be read.
+    /// The beginning of a line longer than [`MAX_LINE`].
     LongLine(Vec<u8>),
     End(ServeEnd),
 }
 
-/// Serves a client until it is gone, or `interrupts` is interrupted. The prompts that run then are interrupted, and have
-/// ended when this returns.
+/// Serves a client until it is gone, or `interrupts` is interrupted. Prompts that run at that time are interrupted; the
+/// function waits up to `SHUTDOWN_TIMEOUT` for them to end.
 ///
 /// # Errors
 ///
-/// Fails if the threads that read and write can't be started.
+/// Fails if the reader or writer thread can't be started.
 pub fn serve(
     host: Arc<dyn SessionHost>,
     input: impl Read + Send + 'static,
@@ -139,23 +140,23 @@ pub fn serve(
     }
     drop(server);
     if end == ServeEnd::OutputClosed && !is_busy {
-        // It closes both, in any order.
+        // A client that has all answers may close both pipes, in any order.
         end = ServeEnd::InputClosed;
     }
-    // All workers have dropped their senders when this is disconnected.
+    // The workers' senders are all dropped once this is disconnected.
     if workers.recv_timeout(SHUTDOWN_TIMEOUT) == Err(crossbeam_channel::RecvTimeoutError::Timeout) {
         log::warn!("a prompt has not ended in time");
     }
-    // No one answers any more.
+    // No thread sends an answer from here on.
     connection.flush(FLUSH_TIMEOUT);
     closed.cancel();
     Ok(end)
 }
 
-/// Cancels a token as soon as no one reads an output any more: until the next message is written, much can happen.
+/// Cancels a token as soon as an output has no reader. Writing would notice that only with the next message.
 fn watch_reader(output: OwnedFd, closed: CancellationToken) -> io::Result<()> {
     let watch = move || {
-        // Without events to wait for, it ends with the reader. A file has none.
+        // With no requested events, `poll` returns when the reader is gone. A regular file has no reader.
         let mut waited = [PollFd::new(&output, PollFlags::empty())];
         while poll(&mut waited, None) == Err(Errno::INTR) {}
         let gone = PollFlags::ERR | PollFlags::HUP;
@@ -166,7 +167,7 @@ fn watch_reader(output: OwnedFd, closed: CancellationToken) -> io::Result<()> {
     thread::Builder::new().name("acp-watch".to_owned()).spawn(watch).map(drop)
 }
 
-/// Reads lines to the end of the input.
+/// Reads lines up to the end of the input.
 fn read_lines(input: impl Read, to: &Sender<ServerInput>) {
     let mut input = BufReader::new(input);
     loop {
@@ -204,14 +205,14 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
 
 type OpenSessions = Arc<Mutex<HashMap<ClientSessionId, Arc<OpenSession>>>>;
 
-/// Answers the requests of one client.
+/// Dispatches the messages of one client.
 struct Server {
     host: Arc<dyn SessionHost>,
     connection: ClientConnection,
     sessions: OpenSessions,
-    /// What the client offers; `None` before it has introduced itself.
+    /// The client's capabilities; `None` before initialization.
     client: Option<ClientCapabilities>,
-    /// Held by each thread that works on a request.
+    /// Cloned into each thread that works on a request. The other end is disconnected when all of them have ended.
     worker: Sender<Infallible>,
 }
 
@@ -255,7 +256,7 @@ impl Server {
                 self.answer(id, params, RequestHandler::list_sessions);
             }
             _ if method == names.session_set_mode => {
-                // In order: a prompt that follows has the new mode.
+                // Not on a thread, so that a prompt right after this request has the new mode.
                 let result = parse(params).and_then(|request| self.handler().set_mode(request));
                 self.connection.respond(&id, result.and_then(|result| to_value(&result)));
             }
@@ -311,7 +312,7 @@ impl Server {
             )
     }
 
-    /// Answers a request on a thread of its own, so that another session can be cancelled meanwhile.
+    /// Answers a request on its own thread, so that requests for other sessions can be cancelled meanwhile.
     fn answer<P: DeserializeOwned + Send + 'static, R: Serialize + 'static>(
         &self,
         id: RequestId,
@@ -338,13 +339,13 @@ impl Server {
         let guard = PromptGuard(Arc::clone(&session));
         self.spawn(id, move |work| {
             let done = run_prompt(&*work.host, &work.client, &session, &interrupts, content);
-            // Before the answer: the client may send the next prompt as soon as it has it.
+            // Dropped before the answer, since the client may then send the next prompt at once.
             drop(guard);
             done
         });
     }
 
-    /// Works on a request on a thread, and answers it in any case.
+    /// Runs an action on a thread and sends its result as the answer, even if the action panics.
     fn spawn<R: Serialize>(
         &self,
         id: RequestId,
@@ -385,12 +386,12 @@ impl Server {
     }
 }
 
-/// Answers one request.
+/// Handles one request.
 struct RequestHandler {
     host: Arc<dyn SessionHost>,
     client: PromptClient,
     sessions: OpenSessions,
-    /// What is sent after the answer: the commands of a session that was opened.
+    /// A session opened by this request and its commands, sent after the answer.
     opened: RefCell<Option<(ClientSessionId, Vec<AvailableCommand>)>>,
 }
 
@@ -403,7 +404,7 @@ impl RequestHandler {
         })
     }
 
-    /// Checks that the model can be reached as it is set up.
+    /// Checks that the configured model can be reached.
     fn authenticate(&self, request: AuthenticateRequest) -> Result<AuthenticateResponse, Error> {
         let AuthenticateRequest { method_id, .. } = request;
         if &*method_id.0 != KEY_VARIABLE {
@@ -440,7 +441,7 @@ impl RequestHandler {
         Ok(ResumeSessionResponse::new().modes(modes))
     }
 
-    /// Opens a stored session, and shows what has happened in it, if that is requested.
+    /// Opens a stored session. With `shows_history`, sends its history as updates.
     fn reopen(
         &self,
         id: &ClientSessionId,
@@ -461,7 +462,7 @@ impl RequestHandler {
             .is_some_and(|open| !open.is_stored.load(Ordering::Relaxed));
         let stored = match read_session(&store, session, &root) {
             Ok(stored) => Some(stored),
-            // Nothing is stored before the first prompt.
+            // A session is not stored before its first prompt.
             Err(JournalError::UnknownSession(_)) if is_new => None,
             Err(JournalError::UnknownSession(_)) => return Err(unknown()),
             Err(error) => return Err(app_error(&error.into())),
@@ -471,7 +472,7 @@ impl RequestHandler {
         let modes = self.check(&opened)?;
         if shows_history {
             for update in stored.into_iter().flat_map(|it| it.updates) {
-                // The client is gone, and so is its request.
+                // The client is gone, and with it the request.
                 self.client
                     .connection
                     .update(id, update)
@@ -533,18 +534,18 @@ impl RequestHandler {
         Ok(SetSessionModeResponse::new())
     }
 
-    /// Sends what follows an answer: the client knows the session now.
+    /// Sends the commands of an opened session. The client knows the session only after the answer.
     fn after_answer(&self) {
         if let Some((session, commands)) = self.opened.take() {
             let update =
                 SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands));
-            // A client that is gone needs none.
+            // A client that is gone needs no commands.
             let _ = self.client.connection.update(&session, update);
         }
     }
 }
 
-/// Returns a session that works in a folder, with the servers of its client.
+/// Creates a session that works in a folder, with the client's servers.
 fn open_session(
     id: SessionId,
     folder: &Path,
@@ -555,13 +556,13 @@ fn open_session(
     Ok(OpenSession::new(id, folder, parse_servers(servers)?, options))
 }
 
-/// Returns an error with its data and a text of its own.
+/// Returns an error with its data and another message.
 fn with_text(mut error: Error, text: String) -> Error {
     error.message = text;
     error
 }
 
-/// Returns whether a session is that of a sub-agent.
+/// Returns whether a session belongs to a sub-agent.
 fn is_dispatched(store: &SessionStore, session: SessionId) -> bool {
     let first = store.reader(session).and_then(|mut reader| reader.read());
     matches!(

@@ -1,4 +1,4 @@
-//! The sessions that a client has opened.
+//! Sessions opened by a client.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -17,20 +17,20 @@ use crate::journal::SessionId;
 use crate::port::lock;
 use crate::types::Signal;
 
-/// A session that a client has opened.
+/// A session opened by a client.
 pub(super) struct OpenSession {
     pub(super) id: SessionId,
-    /// The same id, as the client knows it.
+    /// The same id, in the protocol's type.
     pub(super) client_id: ClientSessionId,
     pub(super) folder: PathBuf,
     /// The MCP servers of the client.
     pub(super) servers: Vec<McpServerConfig>,
-    /// The options with which it was stored, if it was loaded.
+    /// The stored options of a session that was loaded.
     pub(super) options: Option<Value>,
     pub(super) approvals: SessionApprovals,
     /// Whether the client shows a plan.
     pub(super) has_plan: Arc<AtomicBool>,
-    /// Whether it has been stored. If it no longer is, it was removed.
+    /// Whether the session has been stored. A stored session that is missing was removed.
     pub(super) is_stored: AtomicBool,
     state: Mutex<SessionState>,
 }
@@ -38,13 +38,13 @@ pub(super) struct OpenSession {
 #[derive(Default)]
 struct SessionState {
     mode: ChosenMode,
-    /// What interrupts the prompt that runs.
+    /// The handle that interrupts the running prompt.
     running: Option<RunInterrupts>,
     is_closed: bool,
 }
 
 impl OpenSession {
-    /// Returns a session that works in this folder.
+    /// Returns a session that works in `folder`.
     pub(super) fn new(
         id: SessionId,
         folder: PathBuf,
@@ -57,11 +57,11 @@ impl OpenSession {
         Self { id, client_id, folder, servers, options, approvals, has_plan, is_stored, state }
     }
 
-    /// Configures its next run, in the mode that the client has chosen.
+    /// Configures the next run, in the mode that the client has chosen.
     ///
     /// # Errors
     ///
-    /// Fails with everything that is wrong with the configuration.
+    /// Fails with all problems of the configuration.
     pub(super) fn configure(&self, host: &dyn SessionHost) -> Result<ConfiguredSession, Error> {
         let mode = lock(&self.state).mode.clone();
         self.configure_with(host, &mode)
@@ -71,7 +71,7 @@ impl OpenSession {
     ///
     /// # Errors
     ///
-    /// Fails with everything that is wrong with the configuration, and with a server of the client that it does not allow.
+    /// Fails with all problems of the configuration, and if the configuration does not allow a server of the client.
     pub(super) fn configure_with(
         &self,
         host: &dyn SessionHost,
@@ -95,11 +95,11 @@ impl OpenSession {
         lock(&self.state).mode = mode;
     }
 
-    /// Begins a prompt, and returns what interrupts it.
+    /// Begins a prompt, and returns the handle that interrupts it.
     ///
     /// # Errors
     ///
-    /// Fails if one is running, or the session was closed.
+    /// Fails if a prompt is running, or the session was closed.
     pub(super) fn begin_prompt(&self) -> Result<RunInterrupts, Error> {
         let mut state = lock(&self.state);
         let refused = |why: &str| Err(with_message(Error::invalid_request(), why));
@@ -112,12 +112,12 @@ impl OpenSession {
         Ok(state.running.insert(RunInterrupts::default()).clone())
     }
 
-    /// Ends the prompt that runs.
+    /// Marks the running prompt as ended.
     pub(super) fn end_prompt(&self) {
         lock(&self.state).running = None;
     }
 
-    /// Interrupts the prompt that runs. Returns whether there is one.
+    /// Interrupts the running prompt. Returns whether there was one.
     pub(super) fn interrupt(&self, signal: Signal) -> bool {
         let running = lock(&self.state).running.clone();
         if let Some(running) = &running {
@@ -126,7 +126,7 @@ impl OpenSession {
         running.is_some()
     }
 
-    /// Interrupts the prompt that runs; no other one begins. Returns whether there is one.
+    /// Interrupts the running prompt, and refuses further prompts. Returns whether there was one.
     pub(super) fn close(&self, signal: Signal) -> bool {
         lock(&self.state).is_closed = true;
         self.interrupt(signal)

@@ -1,4 +1,4 @@
-//! What configures sessions: the command line, with its options and configuration files.
+//! The interface to the command line, which configures sessions from its options and configuration files.
 
 use std::path::Path;
 
@@ -11,63 +11,63 @@ use crate::journal::{JournalError, SessionHistory, SessionStore};
 use crate::llm::ConnectError;
 use crate::types::ConfirmMode;
 
-/// Configures sessions, as the command line does it for one run.
+/// Configures the sessions of a client, in the way the command line configures a run.
 pub trait SessionHost: Send + Sync {
-    /// Returns everything that a run of a session needs.
+    /// Returns the configuration of a session's run.
     ///
     /// # Errors
     ///
-    /// Fails with everything that is wrong with it.
+    /// Fails with all problems of the configuration.
     fn configure(&self, choice: &SessionChoice<'_>) -> Result<ConfiguredSession, HostError>;
 
-    /// Returns the agent that sessions begin with.
+    /// Returns the name of the agent that sessions begin with.
     fn default_agent(&self) -> &str;
 
-    /// Returns the store of the sessions of a folder.
+    /// Returns the store of a folder's sessions.
     ///
     /// # Errors
     ///
     /// Fails if the configuration is wrong, or the store can't be opened.
     fn store(&self, folder: &Path) -> Result<SessionStore, HostError>;
 
-    /// Returns the options of a stored session with which it continues in a folder.
+    /// Returns the stored options of a session, for continuing it in a folder.
     ///
     /// # Errors
     ///
-    /// Fails as [`store`](Self::store) does, and if the session can't be trusted to continue there.
+    /// Fails as [`store`](Self::store) does, and if the session is not trusted to continue there.
     fn stored_options(&self, folder: &Path, history: &SessionHistory) -> Result<Value, HostError>;
 }
 
-/// What a client has chosen for a session.
+/// The client's choices for a session.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionChoice<'a> {
     /// The folder to work in.
     pub folder: &'a Path,
-    /// The options of a session that was loaded.
+    /// The stored options of a session that was loaded.
     pub options: Option<&'a Value>,
-    /// The agent.
+    /// The agent; `None` is the default agent.
     pub agent: Option<&'a str>,
-    /// Which calls need confirmation.
+    /// The calls that need confirmation; `None` is the agent's own mode.
     pub mode: Option<ConfirmMode>,
 }
 
 /// A configured session.
 pub struct ConfiguredSession {
-    /// What its runs need.
+    /// The setup of its runs.
     pub setup: RunSetup,
-    /// The options that are stored in it.
+    /// The options to store in the session.
     pub options: Value,
-    /// Whether the user has not turned MCP servers off, those of the client included.
+    /// Whether MCP servers, including the client's, are available: the user has not turned them off.
     pub has_servers: bool,
 }
 
-/// Why a session can't be configured.
+/// The reason why a session can't be configured.
 #[derive(Debug, Error)]
 pub enum HostError {
-    /// A folder, a setting or an option is wrong, and the user can fix it.
+    /// An invalid folder, setting or option, which the user can fix.
     #[error("{0}")]
     Usage(String),
-    /// The system or this program has failed.
+    /// A failure of the system or of this program.
     #[error("{0}")]
     Failed(String),
 }
@@ -82,7 +82,7 @@ impl From<HostError> for Error {
     }
 }
 
-/// Returns the error for a failed operation. What is missing for a connection to the model is a matter of authentication.
+/// Returns the protocol's error for a failed operation. Missing or unusable credentials are authentication errors.
 pub(super) fn app_error(error: &AppError) -> Error {
     let code = match error {
         AppError::Connect(
@@ -99,7 +99,7 @@ pub(super) fn app_error(error: &AppError) -> Error {
     with_message(code, error.to_string())
 }
 
-/// Returns an error with a message of its own, and that of its code as data.
+/// Returns an error with the given message; the original message of its code becomes data.
 pub(super) fn with_message(error: Error, message: impl Into<String>) -> Error {
     let kind = error.message.clone();
     let mut error = error.data(json!({ "kind": kind }));

@@ -1,11 +1,11 @@
-//! Trajectories in the Agent Trajectory Interchange Format, with those of sub-agents in the same document.
+//! Trajectories in the Agent Trajectory Interchange Format; those of sub-agents are in the same document.
 
 use serde_json::Value;
 
 use super::document::Document;
 use super::{Invariant, ParentEntry, TraceEntry, TraceItem, elements, text_of};
 
-/// Reads a recording: its conversations; `None` if it has no steps.
+/// Reads the conversations of a recording; `None` if the recording has no steps.
 pub(super) fn read(document: &Document) -> Option<Vec<Vec<TraceEntry>>> {
     let value = document.value()?;
     if !value["steps"].is_array() || !value["agent"].is_object() {
@@ -39,7 +39,7 @@ fn step_items(index: usize, step: &Value, path: &str) -> Vec<TraceItem> {
             message: format!("the number of step {} is {found}", index + 1),
         });
     }
-    // What another trajectory contains was checked there.
+    // A step copied from another trajectory is checked there.
     if step["is_copied_context"] == true {
         return items;
     }
@@ -68,7 +68,7 @@ fn step_items(index: usize, step: &Value, path: &str) -> Vec<TraceItem> {
     items
 }
 
-/// Returns whether each result of an observation names its call. One that does not may be that of all calls.
+/// Returns whether each result of an observation names its call. A result without a name may answer all calls.
 fn has_named_results(observation: &Value) -> bool {
     elements(observation, "results").all(|(_, result)| text_of(result, "source_call_id").is_some())
 }

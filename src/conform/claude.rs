@@ -1,9 +1,9 @@
-//! Sessions of Claude Code, and what its `stream-json` prints.
+//! Sessions of Claude Code, and its `stream-json` output.
 //!
-//! A reply is written as several lines with the same `message.id`, one for each block. Lines form a tree by `parentUuid`:
-//! parallel calls and their results are siblings, and a rewound conversation is a branch. A line can be written before the one
-//! that it follows, such as the result of a call that ended fast. Lines that are written again, after a resume, keep their
-//! `uuid`.
+//! A reply is written as several lines with the same `message.id`, one for each block. Lines form a tree by
+//! `parentUuid`: parallel calls and their results are siblings, and a rewound conversation is a branch. A line can be
+//! written before its parent, such as the result of a call that ended fast. Lines that are written again after a resume
+//! keep their `uuid`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,13 +12,13 @@ use serde_json::Value;
 use super::document::RecordingLine;
 use super::{ParentEntry, TraceEntry, TraceItem, damaged_entry, elements, text_of};
 
-/// The model of replies that the program itself writes: errors, and notes about an interrupt.
+/// The model name of replies written by the program itself: errors, and notes about an interrupt.
 const SYNTHETIC: &str = "<synthetic>";
 
 /// Reads a recording; `None` if no line is a message.
 pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>> {
     let mut entries = Vec::new();
-    // The entries by uuid, and the newest one of each conversation.
+    // The index of each entry by uuid, and of the newest entry of each conversation.
     let mut by_uuid: HashMap<&str, usize> = HashMap::new();
     let mut newest: HashMap<&str, usize> = HashMap::new();
     let mut is_recording = false;
@@ -37,7 +37,7 @@ pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>
             Some(Value::String(parent)) => {
                 let known = by_uuid.get(&**parent).copied();
                 if known.is_none() {
-                    // The recording begins within a conversation.
+                    // The recording begins in the middle of a conversation.
                     items = items.into_iter().map(may_be_earlier).collect();
                 }
                 known
@@ -50,7 +50,7 @@ pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>
         if let Some(uuid) = uuid {
             by_uuid.insert(uuid, entries.len());
         }
-        // What is not a part of a conversation has neither.
+        // Lines outside a conversation have no uuid and no items.
         if uuid.is_some() || !items.is_empty() {
             newest.insert(conversation, entries.len());
             entries.push(TraceEntry { line: line.number, parent, items });
@@ -59,7 +59,7 @@ pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>
     is_recording.then_some(entries)
 }
 
-/// Moves each line that was written before its parent behind it.
+/// Orders the lines so that each one comes after its parent.
 fn parents_first<'a>(lines: Vec<(&'a RecordingLine, bool)>) -> Vec<(&'a RecordingLine, bool)> {
     let field = |line: &'a RecordingLine, key| text_of(line.value.as_ref()?, key);
     let mut unwritten: HashSet<&str> =
@@ -80,7 +80,7 @@ fn parents_first<'a>(lines: Vec<(&'a RecordingLine, bool)>) -> Vec<(&'a Recordin
             }
         }
     }
-    // Lines that follow each other in a circle.
+    // The rest are lines whose parents form a cycle.
     let mut rest: Vec<_> = waiting.into_values().flatten().collect();
     rest.sort_by_key(|(line, _)| line.number);
     ordered.extend(rest);

@@ -1,14 +1,14 @@
 //! Rollouts of Codex.
 //!
-//! A reply has no id: it begins with the first item of the model after something else. Older rollouts have bare items, without
-//! `type` and `payload` around them.
+//! A reply has no id: it begins with the model's first item after an item of another source. Older rollouts have bare
+//! items, without `type` and `payload` around them.
 
 use serde_json::Value;
 
 use super::document::RecordingLine;
 use super::{ParentEntry, TraceEntry, TraceItem, damaged_entry, text_of};
 
-/// The part of a context window, in percent, that is stated as the window: a tenth is kept for rounding and estimates.
+/// The stated context window, in percent of the actual one: a tenth is kept for rounding and estimates.
 const STATED_WINDOW_PERCENT: u64 = 90;
 
 /// Reads a recording; `None` if no line is an item of a conversation.
@@ -31,7 +31,7 @@ pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>
             "compacted" if has_payload => vec![TraceItem::Compaction],
             "turn_context" if has_payload => vec![TraceItem::User],
             "response_item" => response_items(item, path, &mut is_in_reply),
-            // Other programs have lines with some of these types.
+            // Lines of other programs share some of these types.
             _ if !has_payload && has_content(item) => response_items(item, path, &mut is_in_reply),
             _ => Vec::new(),
         };
@@ -52,7 +52,7 @@ pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>
     is_recording.then_some(entries)
 }
 
-/// Returns whether an item has what an item of its type always has.
+/// Returns whether an item has the fields that every item of its type has.
 fn has_content(item: &Value) -> bool {
     let kind = text_of(item, "type").unwrap_or_default();
     match kind {
@@ -64,7 +64,7 @@ fn has_content(item: &Value) -> bool {
     }
 }
 
-/// Returns what an item of a request or a reply contains.
+/// Converts an item of a request or a reply.
 fn response_items(item: &Value, path: &str, is_in_reply: &mut bool) -> Vec<TraceItem> {
     let kind = text_of(item, "type").unwrap_or_default();
     let call = text_of(item, "call_id").or_else(|| text_of(item, "id"));

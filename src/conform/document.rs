@@ -1,4 +1,4 @@
-//! Recordings as JSON, or as lines of it.
+//! Recordings as one JSON value, or as JSON lines.
 
 use serde_json::Value;
 
@@ -10,13 +10,13 @@ pub(super) enum Document {
     Lines(Vec<RecordingLine>),
 }
 
-/// A line that is not blank.
+/// A line of a recording that is not blank.
 pub(super) struct RecordingLine {
-    /// Its number, counted from one.
+    /// The line number, counted from one.
     pub(super) number: usize,
-    /// Its value; `None` if it is not JSON.
+    /// The JSON value of the line; `None` if the line is not valid JSON.
     pub(super) value: Option<Value>,
-    /// Whether it has several values.
+    /// Whether the line contains several values.
     pub(super) is_joined: bool,
 }
 
@@ -42,7 +42,7 @@ impl Document {
         Self::Lines(lines.map(parse).collect())
     }
 
-    /// Returns the lines, and whether each is the last one. A single value is the only line.
+    /// Returns the lines, each with a flag for the last one. A document of a single value is one line.
     pub(super) fn lines(&self) -> Vec<(&RecordingLine, bool)> {
         match self {
             Self::Whole(line) => vec![(line, true)],
@@ -50,7 +50,7 @@ impl Document {
         }
     }
 
-    /// Returns the only value of the document, if it is one.
+    /// Returns the value of a document that is a single value.
     pub(super) fn value(&self) -> Option<&Value> {
         match self {
             Self::Whole(line) => line.value.as_ref(),
@@ -59,7 +59,8 @@ impl Document {
     }
 }
 
-/// Returns a line without the escapes that a mask of stars cut in two, such as `\***` for the end of a line and an address.
+/// Returns a line without escapes that were cut in two by masking with stars, such as `\***` for a line end and an
+/// address.
 fn without_masked_escapes(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut chars = line.chars();
@@ -76,7 +77,7 @@ fn without_masked_escapes(line: &str) -> String {
     text
 }
 
-/// Returns whether a text is values without a line end between them.
+/// Returns whether a text is several JSON values on one line.
 fn has_several_values(text: &str) -> bool {
     serde_json::Deserializer::from_str(text)
         .into_iter::<Value>()
@@ -84,12 +85,12 @@ fn has_several_values(text: &str) -> bool {
         .is_ok_and(|count| count > 1)
 }
 
-/// Returns each line, and whether it is the last one.
+/// Returns each line with a flag for the last one.
 pub(super) fn mark_last(lines: &[RecordingLine]) -> Vec<(&RecordingLine, bool)> {
     lines.iter().enumerate().map(|(index, line)| (line, index + 1 == lines.len())).collect()
 }
 
-/// Returns the line of the value that a path such as `$.steps[3].message` means, or of the last value on the way to it.
+/// Returns the line of the value at a path such as `$.steps[3].message`, or of the last existing value on that path.
 pub(super) fn line_of(text: &str, path: &str) -> usize {
     let mut scanner = JsonScanner { bytes: text.as_bytes(), at: 0 };
     let mut rest = path.strip_prefix('$').unwrap_or(path);
@@ -132,14 +133,14 @@ impl JsonScanner<'_> {
         }
     }
 
-    /// Skips what separates values.
+    /// Skips white space and separators.
     fn skip_separators(&mut self) {
         while self.peek().is_ascii_whitespace() || matches!(self.peek(), b',' | b':') {
             self.at += 1;
         }
     }
 
-    /// Moves to an element of the array at this position.
+    /// Moves to an element of the array at this position. Returns whether it exists.
     fn enter_array(&mut self, index: usize) -> bool {
         if self.peek() != b'[' {
             return false;
@@ -153,7 +154,7 @@ impl JsonScanner<'_> {
         !matches!(self.peek(), b']' | 0)
     }
 
-    /// Moves to the value of a key of the object at this position.
+    /// Moves to the value of a key of the object at this position. Returns whether it exists.
     fn enter_object(&mut self, key: &str) -> bool {
         if self.peek() != b'{' {
             return false;
@@ -175,7 +176,7 @@ impl JsonScanner<'_> {
         }
     }
 
-    /// Moves behind the value at this position.
+    /// Moves to the end of the value at this position.
     fn skip_value(&mut self) {
         let mut depth = 0_usize;
         loop {

@@ -1,7 +1,7 @@
-//! Sessions of goose: JSON lines with a head, an export as JSON, or what its `stream-json` prints.
+//! Sessions of goose: JSON lines with a head, an export as JSON, or its `stream-json` output.
 //!
-//! Calls of one reply may be written as several messages, each with its result behind it or all results at the end. A stream
-//! has a message for each part of a text.
+//! Calls of one reply may be written as several messages, with each result after its call or all results at the end. A
+//! stream has a message for each part of a text.
 
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ pub(super) fn read(document: &Document) -> Option<Vec<TraceEntry>> {
     is_recording.then_some(entries)
 }
 
-/// Returns the message of an event of a stream. Messages of pi, which have the same frame, have no such time.
+/// Returns the message of a streamed event. Messages of pi have the same frame, but not this `created` time.
 fn streamed_message(event: &Value) -> Option<&Value> {
     let message = event.get("message").filter(|message| message["created"].is_number())?;
     (text_of(event, "type") == Some("message")).then_some(message)

@@ -1,4 +1,4 @@
-//! The invariants, checked entry by entry.
+//! Checks of the invariants, entry by entry.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -6,33 +6,33 @@ use super::{
     ConformanceReport, CutOffRule, Invariant, ParentEntry, TraceEntry, TraceItem, Violation,
 };
 
-/// The most failed attempts in a row for which a program need not state a limit.
+/// Limit of failed attempts in a row for a recording that states no limit of its own.
 const MAX_UNSTATED_RETRIES: u64 = 100;
 
-/// A call.
+/// A recorded tool call.
 struct RecordedCall<'a> {
-    /// The entry that has it, and the line of that.
+    /// The index of the entry that contains the call.
     entry: usize,
     line: usize,
-    /// The reply that has it.
+    /// The id of the reply that contains the call.
     reply: Option<&'a str>,
     needs_result: bool,
-    /// The line of its result.
+    /// The line of the result.
     answered: Option<usize>,
-    /// Whether it was cut off.
+    /// Whether the call was cut off.
     is_cut_off: bool,
 }
 
-/// Checks the entries of a conversation.
+/// Checks the entries of one conversation.
 pub(super) struct InvariantChecker<'a> {
     entries: &'a [TraceEntry],
     rule: CutOffRule,
     calls: HashMap<&'a str, RecordedCall<'a>>,
     /// The ids of calls, by entry.
     calls_of: Vec<Vec<&'a str>>,
-    /// Whether all calls of an entry, and of those that it follows, are answered or were cut off.
+    /// Whether all calls of an entry, and of its ancestors, have a result or were cut off.
     is_settled: Vec<bool>,
-    /// The ids of calls, in order. Those with a result are removed once they are the first.
+    /// The ids of calls, in order. Calls with a result are removed from the front.
     open: VecDeque<&'a str>,
     replies: HashSet<&'a str>,
     newest_reply: Option<&'a str>,
@@ -80,7 +80,7 @@ impl<'a> InvariantChecker<'a> {
         None
     }
 
-    /// Adds what was read to a report.
+    /// Adds the counts of this conversation to a report.
     pub(super) fn count(&self, report: &mut ConformanceReport) {
         report.replies += self.reply_count;
         report.calls += self.calls.len();
@@ -155,7 +155,7 @@ impl<'a> InvariantChecker<'a> {
         }
     }
 
-    /// Returns the entries that an entry follows, up to one whose calls are all settled.
+    /// Returns the ancestors of an entry, up to one whose calls are all settled.
     fn unsettled_ancestors(&self, index: usize) -> Vec<usize> {
         let mut found = Vec::new();
         let mut at = self.parent(index);
@@ -166,7 +166,7 @@ impl<'a> InvariantChecker<'a> {
         found
     }
 
-    /// Settles the calls that a message of the user follows.
+    /// Marks the open calls before a message of the user as cut off.
     fn cut_off(&mut self, index: usize) {
         for entry in self.unsettled_ancestors(index) {
             for id in &self.calls_of[entry] {
@@ -220,7 +220,7 @@ impl<'a> InvariantChecker<'a> {
     ) -> Result<(), (Invariant, &'a str, String)> {
         if let Some(before) = self.calls.get(id) {
             if before.reply.is_some() && before.reply == self.newest_reply {
-                // The same part of the same reply, written again.
+                // The program has written the same part of the reply again.
                 return Ok(());
             }
             let message = format!("line {} has a call with the id {id}, too", before.line);

@@ -1,8 +1,8 @@
 //! Recorded sessions of other programs, checked against the invariants of a run.
 //!
-//! A reader for each format turns a recording into `TraceEntry`s; `invariants` checks them in order and stops at the
-//! first violation. What programs do as intended is no violation: calls that are answered in any order within a turn, a call
-//! without a result at the end of a recording or before the next message of the user, a compaction, a copied history.
+//! A reader for each format converts a recording to `TraceEntry`s; `invariants` checks them in order and stops at the
+//! first violation. Intended behavior of the programs is no violation: results in any order within a turn, a call
+//! without a result at the end of a recording or before the user's next message, a compaction, a copied history.
 
 mod atif;
 mod claude;
@@ -76,7 +76,7 @@ pub struct Violation {
     pub line: usize,
     /// The place within the line, or within the document, as a JSON path.
     pub path: String,
-    /// What is wrong.
+    /// Description of the violation.
     pub message: String,
 }
 
@@ -89,19 +89,19 @@ pub struct ConformanceReport {
     pub conforms: bool,
     /// The first violation.
     pub violation: Option<Violation>,
-    /// The replies of the model up to it.
+    /// Number of model replies up to the violation.
     pub replies: usize,
-    /// The tool calls.
+    /// Number of tool calls.
     pub calls: usize,
-    /// Their results.
+    /// Number of results.
     pub results: usize,
-    /// Calls without a result that were cut off: at the end, or before the next message of the user.
+    /// Number of calls without a result that were cut off: at the end, or before the next message of the user.
     pub cut_off_calls: usize,
-    /// Compactions.
+    /// Number of compactions.
     pub compactions: usize,
 }
 
-/// A part of a recording, which has its line.
+/// A part of a recording, with its line.
 #[derive(Debug)]
 struct TraceEntry {
     line: usize,
@@ -109,58 +109,58 @@ struct TraceEntry {
     items: Vec<TraceItem>,
 }
 
-/// The entry that an entry follows in its conversation.
+/// The parent of an entry in its conversation.
 #[derive(Clone, Copy, Debug)]
 enum ParentEntry {
-    /// The entry before.
+    /// The previous entry.
     Previous,
     /// The entry with this index.
     Entry(usize),
-    /// None: a conversation begins.
+    /// No parent: a conversation begins.
     Root,
 }
 
-/// What an entry contains. Paths are JSON paths within its line, or within the document.
+/// An item of an entry. Paths are JSON paths within the line, or within the document.
 #[derive(Debug)]
 enum TraceItem {
-    /// A reply, or a part of one. Parts of a reply have the same id; without an id, each is a reply of its own.
+    /// A reply, or a part of one. Parts of a reply have the same id; without an id, each is a separate reply.
     Reply { id: Option<String>, path: String },
     /// A call of the newest reply.
     Call { id: String, path: String, needs_result: bool },
-    /// A result. Without a call, it answers the oldest call without a result.
+    /// A result. Without `call`, it answers the oldest call that has no result.
     Result { call: Option<String>, path: String },
-    /// A result of a call that may have been before the recording began.
+    /// A result whose call may precede the beginning of the recording.
     EarlierResult { call: String, path: String },
-    /// A message of the user, or the beginning of a turn. Calls without a result before it were cut off.
+    /// A message of the user, or the beginning of a turn. Earlier calls without a result were cut off.
     User,
-    /// The messages before are replaced.
+    /// A compaction, which replaces the earlier messages.
     Compaction,
     /// The end of a run.
     End,
-    /// A retry of a model call, and the most that the program allows, if it says so.
+    /// A retry of a model call, and the program's limit of attempts, if stated.
     Retry { attempt: u64, most: Option<u64>, path: String },
-    /// A stated limit, and what is allowed with a margin.
+    /// A value with a stated limit. `allowed` is the limit with a margin.
     Limit { value: u64, stated: u64, allowed: u64, what: &'static str, path: String },
-    /// A violation that the reader found.
+    /// A violation found by the reader.
     Violated { invariant: Invariant, path: String, message: String },
 }
 
-/// Whether a call that the user's next message finds without a result was cut off, or is a violation.
+/// The rule for a call that has no result when the user's next message comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CutOffRule {
     Allowed,
-    /// The recording is what was sent, and a provider refuses it.
+    /// The call violates an invariant: the recording is a request as sent, and a provider would reject it.
     Violates,
 }
 
 impl ConformanceReport {
-    /// Returns how much of a conversation was found in this format: zero if nothing.
+    /// Returns the number of replies, calls, results and violations found in this format: zero for another format.
     pub fn parts(&self) -> usize {
         self.replies + self.calls + self.results + usize::from(self.violation.is_some())
     }
 }
 
-/// Checks a recording. `None` if it has nothing of this format.
+/// Checks a recording; `None` if it contains nothing of this format.
 pub fn check(format: TraceFormat, text: &str) -> Option<ConformanceReport> {
     let document = Document::parse(text);
     let conversations = match format {
@@ -201,7 +201,7 @@ pub fn check(format: TraceFormat, text: &str) -> Option<ConformanceReport> {
     Some(report)
 }
 
-/// Returns the entry of a line that is not JSON. The last line may be half written.
+/// Returns the entry for a line that is not JSON. The last line may be incomplete.
 fn damaged_entry(line: &RecordingLine, is_last: bool) -> TraceEntry {
     let message = match line.is_joined {
         true => "the line has several records: a line end is missing",
@@ -216,12 +216,12 @@ fn damaged_entry(line: &RecordingLine, is_last: bool) -> TraceEntry {
     TraceEntry { line: line.number, parent: ParentEntry::Previous, items }
 }
 
-/// Returns a text of an object.
+/// Returns the string at a key of an object.
 fn text_of<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key)?.as_str()
 }
 
-/// Returns the elements of an array of an object, with their index.
+/// Returns the elements of the array at a key of an object, with their indexes.
 fn elements<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (usize, &'a Value)> {
     value.get(key).and_then(Value::as_array).into_iter().flatten().enumerate()
 }

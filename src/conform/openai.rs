@@ -1,6 +1,6 @@
 //! Messages of OpenAI's Chat Completions: one conversation, or requests in the order in which they were sent.
 //!
-//! Programs that convert their recordings write a reply as several messages, one for each call, in the order of time: the
+//! Programs that convert their recordings write a reply as several messages, one for each call, in order of time. The
 //! result of the first call can come before the message with the last one.
 
 use std::collections::{HashMap, HashSet};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::document::{Document, RecordingLine, mark_last};
 use super::{Invariant, ParentEntry, TraceEntry, TraceItem, damaged_entry, elements, text_of};
 
-/// Reads a recording: its conversations; `None` if it has no message.
+/// Reads the conversations of a recording; `None` if the recording has no message.
 pub(super) fn read<'a>(document: &'a Document) -> Option<Vec<Vec<TraceEntry>>> {
     if let Some(value) = document.value() {
         let (path, messages) = find_messages(value)?;
@@ -36,7 +36,7 @@ pub(super) fn read<'a>(document: &'a Document) -> Option<Vec<Vec<TraceEntry>>> {
     }
 }
 
-/// Reads a request, or a conversation, on each line.
+/// Reads lines of requests or conversations.
 fn read_requests(lines: &[RecordingLine]) -> Option<Vec<Vec<TraceEntry>>> {
     let mut conversations = Vec::new();
     let (mut before, mut is_recording) = (None, false);
@@ -92,14 +92,14 @@ fn call_id(value: &Value) -> Option<String> {
     }
 }
 
-/// The roles of messages. A list without any of them is something else.
+/// The roles of messages. A list without any of these is not a list of messages.
 const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
 
 fn has_role(message: &Value) -> bool {
     text_of(message, "role").is_some_and(|role| ROLES.contains(&role))
 }
 
-/// A message, and its place.
+/// A message and its position.
 struct RecordedMessage<'a> {
     line: usize,
     path: String,
@@ -123,15 +123,15 @@ fn conversation(messages: Vec<RecordedMessage<'_>>) -> Vec<TraceEntry> {
     messages.into_iter().enumerate().map(entry).collect()
 }
 
-/// The newest reply, of which more messages may follow.
+/// The newest reply. Further messages may continue it.
 struct NewestReply {
-    /// The index of the newest result of each call.
+    /// The index of each call's newest result.
     answered_at: HashMap<String, usize>,
-    /// The calls of the reply without a result so far.
+    /// The calls of the reply that have no result so far.
     open: HashSet<String>,
-    /// Whether one of them never gets a result.
+    /// Whether one of the open calls never gets a result.
     has_unanswered: bool,
-    /// Whether the message before is a part of it.
+    /// Whether the previous message is a part of this reply.
     is_newest: bool,
 }
 
@@ -148,8 +148,8 @@ impl NewestReply {
 
     /// Adds a message, and returns whether a reply begins with it.
     ///
-    /// While calls are open that are answered later, a message behind one of the model, and a message with nothing but
-    /// calls, belong to the same reply.
+    /// While the reply has open calls that all get a result later, it is continued by a message of the model right
+    /// after another one, and by a message that has only calls.
     fn add(&mut self, index: usize, message: &Value) -> bool {
         match text_of(message, "role").unwrap_or_default() {
             "assistant" => {
@@ -184,7 +184,7 @@ impl NewestReply {
     }
 }
 
-/// Returns the ids of the calls of a message, with their index.
+/// Returns the ids of a message's calls, with their index.
 fn calls(message: &Value) -> impl Iterator<Item = (usize, String)> {
     elements(message, "tool_calls").filter_map(|(index, call)| Some((index, call_id(&call["id"])?)))
 }
@@ -199,7 +199,7 @@ fn has_text(message: &Value) -> bool {
         || elements(message, "content").any(|(_, part)| text_of(part, "text").is_some_and(is_text))
 }
 
-/// Returns the ids of the calls that a result answers, with the path of each.
+/// Returns the ids of the calls that a result answers, each with its path.
 fn answered_calls(message: &Value) -> Vec<(String, String)> {
     if text_of(message, "role") != Some("tool") {
         return Vec::new();
@@ -247,8 +247,8 @@ fn message_items(message: &Value, path: &str, begins_reply: bool) -> Vec<TraceIt
     }
 }
 
-/// Returns the first message of the request before that this one has changed; `None` if it continues it, or is about
-/// something else: another task, or a shorter history.
+/// Returns the index of the first message of the previous request that this request has changed; `None` if this request
+/// continues it, or is a different one: another task, or a shorter history.
 fn changed_message(before: &[Value], messages: &[Value]) -> Option<usize> {
     let is_request = |messages: &[Value]| {
         messages.last().is_some_and(|last| text_of(last, "role") != Some("assistant"))
@@ -265,7 +265,7 @@ fn changed_message(before: &[Value], messages: &[Value]) -> Option<usize> {
     (messages.len() > before.len() && common < before.len()).then_some(common)
 }
 
-/// Returns whether messages are the same to a model: marks for a cache don't count.
+/// Returns whether two messages are the same to a model. Cache marks are ignored.
 fn is_same(old: &Value, new: &Value) -> bool {
     without_marks(old) == without_marks(new)
 }
@@ -281,7 +281,7 @@ fn without_marks(value: &Value) -> Value {
                 fields.get("content").and_then(Value::as_array).map(Vec::as_slice)
                 && let (2, Some(text)) = (part.len(), part.get("text"))
             {
-                // A text, and a list of that text alone, are the same.
+                // A text equals a list with that text as its only part.
                 let text = text.clone();
                 fields.insert("content".to_owned(), text);
             }

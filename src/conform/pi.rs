@@ -1,4 +1,4 @@
-//! Sessions of pi: a tree of entries by `id` and `parentId`, or in older versions a list.
+//! Sessions of pi: a tree of entries by `id` and `parentId`; in older versions a list.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::document::RecordingLine;
 use super::{ParentEntry, TraceEntry, TraceItem, damaged_entry, elements, text_of};
 
-/// Reads a recording; `None` if no line is the head of a session or a message.
+/// Reads a recording; `None` if no line is a session header or a message.
 pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>> {
     let (mut entries, mut is_recording) = (Vec::<TraceEntry>::new(), false);
     let mut by_id: HashMap<&str, usize> = HashMap::new();
@@ -18,7 +18,7 @@ pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>
         };
         let kind = text_of(value, "type").unwrap_or_default();
         let items = match kind {
-            // Those of goose's `stream-json` have this field.
+            // Messages with `created` belong to goose's `stream-json`.
             "message" if value["message"].get("created").is_none() => {
                 message_items(&value["message"])
             }
@@ -49,7 +49,7 @@ fn message_items(message: &Value) -> Vec<TraceItem> {
         "assistant" => {
             let path = "$.message".to_owned();
             let stop = text_of(message, "stopReason").unwrap_or_default();
-            // Calls of such a reply don't run.
+            // The calls of a failed or aborted reply don't run.
             let is_whole = !matches!(stop, "error" | "aborted");
             let mut items = match stop {
                 "error" => vec![TraceItem::Retry {

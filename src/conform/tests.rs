@@ -1,8 +1,8 @@
-//! Recordings made here, each with its first violation.
+//! Recordings made for these tests, each with its first violation.
 
 use super::*;
 
-/// Returns the first violation as `invariant line path`, or nothing.
+/// Returns the first violation as `invariant line path`; an empty text if there is none.
 fn violation(format: TraceFormat, text: &str) -> String {
     let report = check(format, text).unwrap_or_else(|| panic!("not a recording: {text}"));
     assert_eq!(report.conforms, report.violation.is_none());
@@ -128,7 +128,7 @@ fn results_and_ids_are_checked() {
     assert_eq!(violation(TraceFormat::Claude, &damaged), "damaged_line 1 $");
 }
 
-/// An id may be a number, and a result without any belongs to no call.
+/// An id may be a number, and a result without an id belongs to no call.
 #[test]
 fn results_of_messages_name_their_calls() {
     let recorded = |id: &str, result: &str| {
@@ -163,7 +163,7 @@ fn records_without_a_line_end_between_them_are_found() {
     assert!(found.message.contains("a line end is missing"), "{}", found.message);
 }
 
-/// Owners of recordings mask addresses, and what looks like one.
+/// Owners of recordings mask addresses, and other text that looks like an address.
 #[test]
 fn a_masked_escape_damages_no_line() {
     let [masked, other] = ["1", "2"].map(|uuid| claude_line(uuid, "", "", &["Write to \\ me:@"]));
@@ -376,7 +376,7 @@ fn a_reply_may_be_several_messages() {
     // A text after a result begins another reply, and so does a message of the user.
     assert_eq!(with(&[&a, &b, &to_a, text, &to_b]), "unanswered_call 5 ");
     assert_eq!(with(&[&a, user, &b, &to_a, &to_b]), "unanswered_call 4 ");
-    // A call that nothing answers.
+    // A call without a result.
     assert_eq!(with(&[&a, &b, &to_b, &c, &to_c]), "unanswered_call 3 ");
     assert_eq!(with(&[&a, text]), "unanswered_call 3 ");
 }
@@ -424,7 +424,7 @@ fn many_calls_are_checked_in_linear_time() {
     }
 }
 
-/// Some types of lines are those of several programs.
+/// Several programs share some types of lines.
 #[test]
 fn a_recording_is_recognized_by_content_of_its_format() {
     let pi = lines(&[

@@ -1,7 +1,7 @@
-//! Output is written by a thread of its own, so that a slow reader never blocks the run.
+//! Background threads that write output, so that a slow reader never blocks the run.
 //!
-//! Nothing is dropped: the queue is bounded by the output of a run, which the limits of replies and tool results
-//! bound. At its end the run waits for the reader as long as configured.
+//! No output is dropped. The size of a queue is bounded by the output of a run, and so by the limits of replies and
+//! tool results. At its end, the run waits for the reader, up to the configured time.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::port::Disconnected;
 
-/// Queues items, which a thread writes.
+/// Queues items for a thread that writes them.
 pub(super) struct BackgroundWriter<T> {
     queue: Arc<WriteQueue<T>>,
     /// Disconnected once the thread has ended.
@@ -26,41 +26,41 @@ pub(super) struct BackgroundWriter<T> {
 pub(super) struct WriteQueue<T> {
     sender: Sender<WriteJob<T>>,
     failure: Arc<OnceLock<OutputError>>,
-    /// Whether nothing is written any more.
+    /// Whether the queue accepts no more items.
     is_closed: AtomicBool,
 }
 
-/// Where items are written.
+/// A destination for items.
 pub(super) trait WriteTarget<T>: Send {
     /// Writes one item.
     ///
     /// # Errors
     ///
-    /// Fails if it cannot be written; nothing more is written then.
+    /// Fails if the item cannot be written. No further item is written then.
     fn write_item(&mut self, item: T) -> io::Result<()>;
 
     /// Flushes the buffer.
     ///
     /// # Errors
     ///
-    /// Fails if that cannot be written.
+    /// Fails if the buffer cannot be written.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Flushes everything at the end.
+    /// Flushes everything at the end of the output.
     ///
     /// # Errors
     ///
-    /// Fails if that cannot be written.
+    /// Fails if the rest cannot be written.
     fn close(&mut self) -> io::Result<()> {
         self.flush()
     }
 
-    /// Returns how often [`on_tick`](Self::on_tick) is called; `None` if there is nothing to do without an item.
+    /// Returns the interval of calls of [`on_tick`](Self::on_tick); `None` if there is nothing to do between items.
     fn tick_interval(&self) -> Option<Duration> {
         None
     }
 
-    /// Called once in each tick interval.
+    /// Called once per tick interval.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ pub(super) trait WriteTarget<T>: Send {
     }
 }
 
-/// Why the output is incomplete.
+/// The reason why the output is incomplete.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OutputError {
     /// The reader is gone.
@@ -100,11 +100,11 @@ enum WriteJob<T> {
 const RETRY_DELAY: Duration = Duration::from_millis(5);
 
 impl<T: Send + 'static> BackgroundWriter<T> {
-    /// Starts the thread that writes.
+    /// Starts the writer thread.
     ///
     /// # Errors
     ///
-    /// Fails when the thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub(super) fn start(name: &str, sink: impl WriteTarget<T> + 'static) -> io::Result<Self> {
         let (sender, jobs) = unbounded();
         let (alive, ended) = bounded(0);
@@ -134,11 +134,11 @@ impl<T: Send + 'static> BackgroundWriter<T> {
         self.queue.write(item)
     }
 
-    /// Waits until everything is written; without a timeout as long as it takes.
+    /// Waits until everything is written, up to `timeout` if there is one.
     ///
     /// # Errors
     ///
-    /// Fails if it cannot be written, or not in time.
+    /// Fails if the output cannot be written, or not in time.
     pub(super) fn finish(self, timeout: Option<Duration>) -> Result<(), OutputError> {
         self.queue.is_closed.store(true, Ordering::Relaxed);
         let _ = self.queue.sender.send(WriteJob::Close);
@@ -167,7 +167,7 @@ impl<T> WriteQueue<T> {
         self.sender.send(WriteJob::Write(item)).map_err(|_| Disconnected)
     }
 
-    /// Waits at most this long until everything so far is written. Returns whether it is.
+    /// Waits until everything queued so far is written, for `within` at most. Returns whether it is written.
     pub(super) fn flush(&self, within: Duration) -> bool {
         let (ack, done) = bounded(1);
         self.sender.send(WriteJob::Flush(ack)).is_ok()
@@ -176,7 +176,7 @@ impl<T> WriteQueue<T> {
     }
 }
 
-/// Writes the queued items; drops them after a failure.
+/// Writes the queued items. After a failure, drops them.
 fn run_writer<T>(
     mut sink: impl WriteTarget<T>,
     jobs: &Receiver<WriteJob<T>>,
@@ -185,14 +185,14 @@ fn run_writer<T>(
     let mut ticked = Instant::now();
     loop {
         let job = match sink.tick_interval() {
-            // Also while items keep coming.
+            // Ticks are due even while items keep coming.
             Some(interval) if ticked.elapsed() >= interval => Err(RecvTimeoutError::Timeout),
             Some(interval) => jobs.recv_deadline(ticked + interval),
             None => jobs.recv().map_err(RecvTimeoutError::from),
         };
         let done = match job {
             Ok(WriteJob::Close) | Err(RecvTimeoutError::Disconnected) => break,
-            // A caller that waits for a flush notices that its acknowledgement is dropped.
+            // Dropping the acknowledgement notifies a caller that waits for a flush.
             Ok(WriteJob::Write(_) | WriteJob::Flush(_)) if failure.get().is_some() => continue,
             Ok(WriteJob::Write(item)) => {
                 let put = sink.write_item(item);
@@ -223,7 +223,7 @@ impl From<&io::Error> for OutputError {
     fn from(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::ReaderGone,
-            // A broken disk returns the same error; the caller that opened the output can distinguish them.
+            // A broken disk has the same error. The caller that opened the output can distinguish the two.
             _ if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Self::HungUp,
             _ => Self::Failed(error.to_string().into()),
         }
@@ -240,11 +240,11 @@ impl<W: Write + Send> WriteTarget<Vec<u8>> for PlainTarget<W> {
     }
 }
 
-/// Writes all bytes, also to a non-blocking descriptor, on which `write_all` would fail midway.
+/// Writes all bytes, even to a non-blocking descriptor, where `write_all` would fail in the middle.
 ///
 /// # Errors
 ///
-/// Fails as writing does, but not because the descriptor takes nothing at the moment.
+/// Fails as writing does, except for a descriptor that is full at the moment.
 pub fn write_all_blocking(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match out.write(bytes) {
@@ -256,11 +256,11 @@ pub fn write_all_blocking(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<
     Ok(())
 }
 
-/// Flushes, also a non-blocking descriptor.
+/// Flushes an output, even a non-blocking descriptor.
 ///
 /// # Errors
 ///
-/// Fails as flushing does, but not because the descriptor takes nothing at the moment.
+/// Fails as flushing does, except for a descriptor that is full at the moment.
 pub fn flush_blocking(out: &mut impl Write) -> io::Result<()> {
     loop {
         let Err(error) = out.flush() else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! The texts of the log, in each language.
 //!
-//! English and Spanish sentences are next to each other: a missing translation does not compile. Texts from outside
-//! (errors, names, paths) are sanitized.
+//! English and Spanish sentences are side by side, so that a missing translation does not compile. External text
+//! (errors, names, paths) is sanitized.
 
 use super::public_events::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete, HookComplete,
@@ -15,10 +15,10 @@ use crate::machine::{CallPurpose, CloseReason, LlmFailure, NoFinalSummary, RunSt
 use crate::port::HookOutcome;
 use crate::types::{FaultKind, Language, MicroUsd, Signal, Tokens, ToolStatus, Usage, pluralize};
 
-/// The maximum length of a text from outside, in characters.
+/// Length limit of an external text, in characters.
 pub(super) const MAX_DETAIL: usize = 360;
 
-/// Formats a text in a language: first the English sentence, then the Spanish one.
+/// Formats a text in a language, from the English and the Spanish sentence.
 macro_rules! text {
     ($lang:expr, $english:literal, $spanish:literal) => {
         match $lang {
@@ -30,7 +30,7 @@ macro_rules! text {
 pub(super) use text;
 
 impl Language {
-    /// Returns the sentence for an event; empty if it has none.
+    /// Returns the sentence for an event; empty if the event has none.
     #[allow(clippy::too_many_lines)] // one arm for each sentence
     pub(super) fn sentence(self, event: &PublicEvent) -> String {
         match &event.kind {
@@ -235,7 +235,7 @@ impl Language {
         }
     }
 
-    /// Returns the English text or the Spanish one.
+    /// Returns the English or the Spanish text.
     pub fn pick<T>(self, [english, spanish]: [T; 2]) -> T {
         match self {
             Self::En => english,
@@ -243,7 +243,7 @@ impl Language {
         }
     }
 
-    /// Returns a count with its noun, of which each language has a singular and a plural.
+    /// Returns a count with its noun. Each language has a singular and a plural.
     pub fn count(self, count: impl TryInto<u64>, english: [&str; 2], spanish: [&str; 2]) -> String {
         let [one, many] = self.pick([english, spanish]);
         pluralize(count, one, many)
@@ -314,11 +314,11 @@ impl Language {
         let error = failure_line(&end.name, &end.output, MAX_DETAIL);
         match &*error {
             "" => outcome.to_owned(),
-            // The mark before it already shows the failure.
+            // The preceding mark already shows the failure.
             _ if end.status == ToolStatus::Failed => error,
             text if text.to_lowercase().starts_with(&outcome.to_lowercase()) => error,
             text => {
-                // The text for the model is English in every language, and has the outcome itself.
+                // The text for the model is always English, and contains the outcome.
                 let english = Self::En.tool_status(end.status);
                 let rest = text.strip_prefix(english).and_then(|rest| rest.strip_prefix(": "));
                 format!("{outcome}: {}", rest.unwrap_or(text))
@@ -380,7 +380,7 @@ impl Language {
         })
     }
 
-    /// Returns the sentence about calls that were denied.
+    /// Returns the sentence about denied calls.
     pub(super) fn denied(self, calls: usize, tools: &str) -> String {
         match calls {
             1 => text!(
@@ -396,7 +396,7 @@ impl Language {
         }
     }
 
-    /// Returns how a run has ended.
+    /// Returns the sentence about the end of a run.
     pub(super) fn run_ended(self, reason: StopReason) -> String {
         let begin = self.pick(match reason {
             StopReason::LlmDone => ["Agent completed", "Agente completado"],

@@ -1,43 +1,43 @@
-//! Protects against lines that a CI system would take for commands.
+//! Protection against output that a CI system would interpret as commands.
 //!
 //! GitHub Actions interprets the output of a step: a line that begins with `::name::` or contains `##[name]` sets
-//! outputs, masks values or stops the processing of commands; Azure Pipelines does the same for `##vso[…]`. Text of a
-//! model or a tool is never a command: a zero-width space is inserted, so that a reader sees the same text.
+//! outputs, masks values or stops the processing of commands. Azure Pipelines does the same for `##vso[…]`. Text of a
+//! model or a tool must never be a command, so a zero-width space is inserted, which a reader does not see.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::background_writer::{flush_blocking, write_all_blocking};
 
-/// The zero-width space that is inserted.
+/// The inserted zero-width space.
 const ZERO_WIDTH_SPACE: &str = "\u{200b}";
 
-/// Returns whether the CI system that runs this process interprets its output, according to the environment.
+/// Returns whether a CI system interprets the output of this process, according to the environment.
 pub fn runs_in_ci(variable: impl Fn(&str) -> Option<String>) -> bool {
     ["GITHUB_ACTIONS", "TF_BUILD", "GITEA_ACTIONS", "FORGEJO_ACTIONS"].iter().any(|name| {
         variable(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
     })
 }
 
-/// Writes text so that no line is a command to a CI system, if one interprets it.
+/// A writer that keeps lines from being commands to a CI system, if one interprets the output.
 pub struct CommandEscaper<W> {
     out: W,
     is_active: bool,
     /// Whether the line so far is blank.
     is_line_start: bool,
-    /// Whether that was followed by one colon.
+    /// Whether one colon followed the blank beginning.
     has_colon: bool,
-    /// The last bytes, which may belong to a command with two hashes.
+    /// The last bytes, which may be the beginning of a command with two hashes.
     last: [u8; 5],
 }
 
 impl<W: Write> CommandEscaper<W> {
-    /// Returns a writer around another one; without `is_read` it changes nothing.
+    /// Returns a writer around another one. Without `is_read`, the writer changes nothing.
     pub fn new(out: W, is_read: bool) -> Self {
         Self { out, is_active: is_read, is_line_start: true, has_colon: false, last: [0; 5] }
     }
 
-    /// Adds the next byte; returns whether it would complete a command.
+    /// Adds the next byte. Returns whether it would complete a command.
     fn is_completed_by(&mut self, byte: u8) -> bool {
         let is_command = self.has_colon && byte == b':';
         let is_old = byte == b'['
@@ -54,7 +54,7 @@ impl<W: Write> CommandEscaper<W> {
 }
 
 impl<W: Write> Write for CommandEscaper<W> {
-    // All or an error: who writes again after a part of it would write the part twice.
+    // Writes everything or fails: after a partial write, the caller would repeat a part.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_all(bytes)?;
         Ok(bytes.len())
@@ -80,7 +80,7 @@ impl<W: Write> Write for CommandEscaper<W> {
     }
 }
 
-/// Returns a text in which no line is a command.
+/// Returns a text without commands in its lines. Without `is_read`, the text is unchanged.
 pub fn escape_commands(text: &str, is_read: bool) -> Cow<'_, str> {
     if !is_read {
         return Cow::Borrowed(text);
@@ -121,7 +121,7 @@ mod tests {
                 let lower = line.to_lowercase();
                 assert!(!lower.contains("##[") && !lower.contains("##vso["), "{clean:?}");
             }
-            // The result does not depend on the size of the pieces.
+            // The result does not depend on the size of the written parts.
             let mut pieces = Vec::new();
             let mut out = CommandEscaper::new(&mut pieces, true);
             text.as_bytes().iter().for_each(|byte| out.write_all(&[*byte]).unwrap());

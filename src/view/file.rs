@@ -1,4 +1,4 @@
-//! Replaces files atomically.
+//! Writing files atomically.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -15,18 +15,18 @@ use crate::workspace::{IoContext, IoError, TemporaryFile, open_without_links, re
 /// The mode of a new file, before the umask.
 const DEFAULT_MODE: u32 = 0o666;
 
-/// Writes a file atomically: a reader sees the old content or the new. Missing folders are created.
+/// Writes a file atomically: a reader sees either the old or the new content. Missing folders are created.
 ///
-/// A link is followed unless it is inside the workspace, where others may have created it; an existing file keeps its
-/// mode. A device or a pipe is written to, and so is the file behind standard output or standard error
-/// (`/dev/stdout`), which others write to.
+/// Links are followed, except inside the workspace, where others may have created them. An existing file keeps its
+/// mode. Devices and pipes are written to directly, and so is the file behind standard output or standard error
+/// (`/dev/stdout`), which other processes write to.
 ///
 /// # Errors
 ///
-/// Fails if a link inside the workspace is on the path, or if a folder or the file cannot be written; the old content
-/// is then unchanged. A named pipe without a reader is not waited for.
+/// Fails if a link inside the workspace is on the path, and if a folder or the file cannot be written. The old content
+/// is unchanged then. A named pipe without a reader is an error, too.
 pub fn save(workspace: &Path, path: &Path, content: &[u8]) -> Result<(), IoError> {
-    // Standard output and error are written to, wherever they lead.
+    // Standard output and error are written to directly, even if they are files.
     if let Some(mut stream) = standard_stream(path) {
         return stream.write_all(content).io_context("write", path);
     }
@@ -40,7 +40,7 @@ pub fn save(workspace: &Path, path: &Path, content: &[u8]) -> Result<(), IoError
     replace(path, folder, content, inside.is_some()).io_context("write", path)
 }
 
-/// Replaces a file, or writes to a device. The folder of one in the workspace is held open meanwhile.
+/// Replaces a file, or writes to a device. A folder inside the workspace is kept open meanwhile.
 fn replace(path: &Path, folder: &Path, content: &[u8], is_inside: bool) -> io::Result<()> {
     let meta = if is_inside { fs::symlink_metadata(path) } else { fs::metadata(path) };
     let mode = match meta {
@@ -57,13 +57,13 @@ fn replace(path: &Path, folder: &Path, content: &[u8], is_inside: bool) -> io::R
         let target = folder.join(path.file_name().unwrap_or_default());
         return write_and_rename(folder, &target, mode, content);
     }
-    // The link stays, and its target is replaced.
+    // A link is kept, and its target is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(folder);
     write_and_rename(folder, &target, mode, content)
 }
 
-/// Appends to a file, on a line of its own; the file is created if missing.
+/// Appends to a file, on a new line. A missing file is created.
 ///
 /// # Errors
 ///
@@ -81,21 +81,21 @@ pub fn append(path: &Path, content: &[u8]) -> Result<(), IoError> {
     write().io_context("write", path)
 }
 
-/// Writes a new file and renames it to the target.
+/// Writes a new file, and renames it to the target.
 fn write_and_rename(folder: &Path, target: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     let new = TemporaryFile::create(folder.join(format!(".architect-{}", unique_id())), mode)?;
     new.file().write_all(content)?;
     new.file().sync_all()?;
-    // A folder that can't be read, or one on a remote system, can't always be synced.
+    // An unreadable or remote folder can't always be synced.
     new.publish(target, Durability::Os)
 }
 
-/// Returns whether a path is the file behind standard output or standard error, to which [`save`] writes.
+/// Returns whether a path is the file behind standard output or standard error, to which [`save`] writes directly.
 pub fn is_standard_stream(path: &Path) -> bool {
     standard_stream(path).is_some()
 }
 
-/// Returns standard output or standard error, if this is the file behind it.
+/// Returns standard output or standard error, if `path` is the file behind it.
 fn standard_stream(path: &Path) -> Option<File> {
     let meta = fs::metadata(path).ok()?;
     let (out, err) = (io::stdout(), io::stderr());
@@ -106,7 +106,7 @@ fn standard_stream(path: &Path) -> Option<File> {
     })
 }
 
-/// Opens a device or a pipe.
+/// Opens a device or a pipe for writing.
 fn open_special(path: &Path, meta: &Metadata) -> io::Result<File> {
     if !meta.file_type().is_fifo() {
         return OpenOptions::new().write(true).open(path);

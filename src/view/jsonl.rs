@@ -8,10 +8,10 @@ use serde_json::ser::Formatter;
 
 use super::sanitize;
 
-/// Returns a value as one line of JSON, its line end included.
+/// Returns a value as one line of JSON, including the line end.
 ///
-/// Characters that could mislead a terminal or split the line for some readers (U+2028) are written as `\uXXXX`,
-/// which is the same JSON.
+/// Characters that could mislead a terminal, or that some readers treat as a line end (U+2028), are written as
+/// `\uXXXX`, which is equivalent JSON.
 ///
 /// # Errors
 ///
@@ -23,7 +23,7 @@ pub fn to_line(value: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     Ok(bytes)
 }
 
-/// Compact JSON without a harmful character.
+/// A formatter for compact JSON without harmful characters.
 struct EscapingFormatter;
 
 impl Formatter for EscapingFormatter {
@@ -32,7 +32,7 @@ impl Formatter for EscapingFormatter {
         W: ?Sized + Write,
     {
         let mut rest = fragment;
-        // A CI system takes `##[…]` and `##vso[…]` for commands anywhere in a line.
+        // A CI system interprets `##[…]` and `##vso[…]` as commands anywhere in a line.
         let is_mark = |before: &str, c: char| {
             let mark = before.len().checked_sub(5).and_then(|at| before.get(at..));
             c == '['

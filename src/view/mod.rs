@@ -1,13 +1,13 @@
-//! Layer 4: what people and programs see of a run.
+//! Layer 4: the output of a run, for people and for programs.
 //!
 //! ```text
 //!  RunEvent ──▶ EventProjector ──▶ PublicEvent ─┬─▶ human log, JSON stream, log file, traces
 //!               (public)                        └─▶ RunResultBuilder ──▶ RunResult ──▶ JSON, text, reports
 //! ```
 //!
-//! [`Reporter`] combines them: its [`RunReporter`] is the observer of a run, and the reporter can complete the output
-//! on every way out of the program. Everything here is derived from the public events. Nothing opens a file, a socket
-//! or a terminal: output goes to writers that the caller supplies, except for [`save`] and [`append`].
+//! [`Reporter`] combines them: its [`RunReporter`] observes a run, and the reporter completes the output on every way
+//! out of the program. Everything here is derived from the public events. Nothing opens a file, a socket or a terminal:
+//! output goes to writers supplied by the caller, except for [`save`] and [`append`].
 
 mod background_writer;
 mod file;

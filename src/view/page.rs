@@ -1,4 +1,4 @@
-//! The frame of the HTML pages: reports and traces.
+//! The frame of HTML pages: reports, traces and statistics.
 
 use std::fmt::Display;
 
@@ -11,7 +11,7 @@ use super::sanitize;
 use super::trace::StepChange;
 use crate::machine::RunStatus;
 
-/// Forbids everything that would be loaded, and all scripts but the page's own, whatever the page contains.
+/// Returns a policy that forbids loading anything, and all scripts except the page's own, whatever the page contains.
 fn content_security_policy(script: Option<&str>) -> String {
     let hash = |script: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(script)));
     let script = script.map_or_else(|| "'none'".to_owned(), hash);
@@ -22,19 +22,19 @@ fn content_security_policy(script: Option<&str>) -> String {
 
 const STYLE: &str = include_str!("page.css");
 
-/// What a page shows around its sections.
+/// The frame around the sections of a page.
 pub(super) struct PageFrame<'a> {
     pub(super) title: &'a str,
     pub(super) heading: &'a str,
-    /// The style sheet of this kind of page, after the common one.
+    /// The style sheet of the page, after the common one.
     pub(super) style: &'a str,
-    /// The script of this kind of page, if it has one.
+    /// The script of the page, if it has one.
     pub(super) script: Option<&'static str>,
-    /// The status of the run, which determines the colour of the header.
+    /// The status, which determines the color of the header.
     pub(super) status: RunStatus,
     pub(super) outcome: &'a str,
     pub(super) key_figures: &'a [String],
-    /// The names and values in the footer, if there is one.
+    /// Names and values in the footer; without any there is no footer.
     pub(super) facts: &'a [(&'static str, String)],
 }
 
@@ -72,7 +72,7 @@ impl PageFrame<'_> {
     }
 }
 
-/// Returns names and values.
+/// Returns a list of names and values.
 pub(super) fn facts(facts: &[(&'static str, String)]) -> Markup {
     html! { dl { @for (name, value) in facts { div { dt { (name) } dd { (value) } } } } }
 }
@@ -94,7 +94,7 @@ pub(super) fn step_changes(changes: &[StepChange]) -> Markup {
     }
 }
 
-/// Returns the file of a change, with the numbers of its lines.
+/// Returns the path of a changed file, with its numbers of added and removed lines.
 pub(super) fn file_change(change: &StepChange) -> Markup {
     html! { code { (sanitize::line(&change.path.to_string())) } " +" (change.added) " −" (change.removed) }
 }

@@ -1,4 +1,4 @@
-//! Reference tables for the pages in `docs/` and `--help`, generated from the types.
+//! Reference tables for `docs/` and `--help`, generated from the types.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::types::Signal;
 pub struct TextTable {
     header: &'static [&'static str],
     rows: Vec<Vec<String>>,
-    /// The number of columns, from the left, with names, which are formatted as code.
+    /// The number of columns from the left that contain names, which are formatted as code.
     code_columns: usize,
 }
 
@@ -52,7 +52,7 @@ fn push_item(list: &mut String, item: &str) {
     }
 }
 
-/// Returns what an exit code stands for, where its stop reason has several.
+/// Returns a remark on the exit code, for stop reasons with several exit codes.
 fn exit_remark(reason: StopReason) -> &'static str {
     match reason {
         StopReason::UserInterrupt(Signal::Pipe) => "stdout closed",
@@ -63,7 +63,7 @@ fn exit_remark(reason: StopReason) -> &'static str {
     }
 }
 
-/// Returns when a run ends for this reason; reasons with the same description share a row.
+/// Returns a description of a stop reason. Stop reasons with the same description share a row.
 fn describe(reason: StopReason) -> &'static str {
     match reason {
         StopReason::LlmDone => "A complete, non-empty final text and no tool call",
@@ -116,8 +116,8 @@ impl TextTable {
         text
     }
 
-    /// Returns the table as lines for a terminal: a cell with several items has a line for each, and the last column
-    /// is wrapped.
+    /// Returns the table as lines for a terminal. A cell with several items has a line for each, and the last column is
+    /// wrapped.
     pub fn to_text(&self) -> String {
         let header: Vec<String> = self.header.iter().map(ToString::to_string).collect();
         let last = header.len() - 1;

@@ -18,23 +18,23 @@ use crate::port::{
 use crate::tools::ShownDiffs;
 use crate::types::{CallId, Signal};
 
-/// The output of the program. The caller that starts a run keeps it, so that the output is completed even if the run
+/// The output of the program. It is kept by the caller that starts a run, so that it is completed even if the run
 /// breaks down.
 #[derive(Clone)]
 pub struct Reporter {
     inner: Arc<Mutex<ReporterState>>,
-    /// Never held for long, so that signals don't wait for the output.
+    /// Held only for short times, so that signals don't wait for the output.
     signals: Arc<Mutex<SignalState>>,
 }
 
-/// What is known after the runs.
+/// The state of signals between runs.
 #[derive(Default)]
 struct SignalState {
-    /// How many runs are under way.
+    /// The number of active runs.
     active_runs: usize,
-    /// The signal that has come since the last run ended.
+    /// The signal received since the last run ended.
     signal: Option<Signal>,
-    /// Cancelled when such a signal comes.
+    /// Cancelled when that signal is received.
     stop_waiting: CancellationToken,
 }
 
@@ -44,7 +44,7 @@ pub struct RunReporter {
     run_index: usize,
 }
 
-/// Passes the events of another run on.
+/// Forwards the events of a parallel run.
 struct ParallelSink(Reporter);
 
 impl ReportSink for ParallelSink {
@@ -63,14 +63,14 @@ struct ReportedRun {
     result: RunResultBuilder,
 }
 
-/// How long a process that ends at once waits for its readers.
+/// Timeout for the readers of the output when the process ends at once.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The minimum time for a reader that is waiting.
+/// The minimum time that a reader gets.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(50);
 
 impl Reporter {
-    /// Returns a reporter with these sinks, in the order in which they complete their output.
+    /// Returns a reporter with these sinks. They complete their output in this order.
     pub fn new(sinks: Vec<Box<dyn ReportSink>>) -> Self {
         let inner = ReporterState { sinks, runs: Vec::new() };
         Self { inner: Arc::new(Mutex::new(inner)), signals: Arc::default() }
@@ -78,11 +78,11 @@ impl Reporter {
 
     /// Adds a sink, before the first run.
     pub fn add_sink(&self, sink: Box<dyn ReportSink>) {
-        // What the user reads last is written last.
+        // Inserted first, since the output of the existing sinks is read last, and so has to be written last.
         self.lock().sinks.insert(0, sink);
     }
 
-    /// Returns the observer of the next run. Its events are numbered after those of the runs before it.
+    /// Returns the observer of the next run. Its events are numbered after those of the previous runs.
     pub fn observe_run(&self, info: RunInfo) -> RunReporter {
         let info = Arc::new(info);
         let mut inner = self.lock();
@@ -92,36 +92,36 @@ impl Reporter {
         let run = inner.runs.len() - 1;
         drop(inner);
         let mut after = self.signals();
-        // A signal during the run is handled by the run.
+        // The run handles signals that come during it.
         *after = SignalState { active_runs: after.active_runs + 1, ..SignalState::default() };
         drop(after);
         RunReporter { reporter: self.clone(), run_index: run }
     }
 
-    /// Shows what is going on before a run has begun.
+    /// Shows an activity before a run has begun.
     pub fn show_live(&self, live: &LiveEvent<'_>) {
         self.lock().sinks.iter_mut().for_each(|sink| sink.on_live(live));
     }
 
-    /// Returns a sink for a run that takes place beside those of this reporter. Its events go to the streams of events.
+    /// Returns a sink for a run in parallel with those of this reporter. Its events are only sent to streams of events.
     pub fn parallel_sink(&self) -> impl ReportSink + use<> {
         ParallelSink(self.clone())
     }
 
-    /// Returns the changes of files that a sink shows as diffs.
+    /// Returns the changes of files that the sinks show as diffs.
     pub fn shown_diffs(&self) -> ShownDiffs {
         let all = self.lock().sinks.iter().any(|sink| sink.shown_diffs() == ShownDiffs::All);
         if all { ShownDiffs::All } else { ShownDiffs::DryRun }
     }
 
-    /// Adds the work of sub-agents that is not applied to the result of the newest run.
+    /// Adds unapplied work of sub-agents to the result of the newest run.
     pub fn add_unapplied_work(&self, work: Vec<UnappliedWork>) {
         if let Some(run) = self.lock().runs.last_mut() {
             run.result.add_unapplied_work(work);
         }
     }
 
-    /// Returns the results of the runs so far; a run without an end has broken down for this reason.
+    /// Returns the results of the runs so far. A run without an end is reported as broken down for this reason.
     pub fn results(&self, reason: StopReason, error: &str) -> Vec<RunResult> {
         self.lock().results(reason, error)
     }
@@ -133,9 +133,8 @@ impl Reporter {
         newest.unwrap_or_else(|| RunResult::not_started(broken))
     }
 
-    /// Passes the result to all sinks and waits for them, at most for `timeout` if there is one, and
-    /// not for long when a signal comes. Later events are
-    /// dropped.
+    /// Passes the result to all sinks and waits for them, up to `timeout` if there is one, and only briefly once a
+    /// signal is received. Later events are dropped.
     ///
     /// # Errors
     ///
@@ -166,12 +165,12 @@ impl Reporter {
         }
     }
 
-    /// Returns the outputs for the run of a sub-agent that this call has dispatched.
+    /// Returns the sinks for the run of a sub-agent dispatched by a call.
     pub fn subagent_sinks(&self, call: &CallId) -> Vec<Box<dyn ReportSink>> {
         self.lock().sinks.iter().filter_map(|sink| sink.subagent_sink(call)).collect()
     }
 
-    /// Notes a signal that comes when no run is active.
+    /// Records a signal received while no run is active.
     pub fn on_signal(&self, signal: Signal) {
         let mut after = self.signals();
         if after.active_runs > 0 {
@@ -183,12 +182,12 @@ impl Reporter {
         stop_waiting.cancel();
     }
 
-    /// Returns the signal that has come since the last run ended.
+    /// Returns the signal received since the last run ended.
     pub fn signal(&self) -> Option<Signal> {
         self.signals().signal
     }
 
-    /// Completes the output when the process ends at once, for this reason; called on another thread than the
+    /// Completes the output when the process ends at once, with this stop reason. Called on another thread than the
     /// driver's.
     pub fn report_shutdown(&self, reason: StopReason) {
         let until = Instant::now() + SHUTDOWN_TIMEOUT;
@@ -210,7 +209,7 @@ impl Reporter {
         }
     }
 
-    /// After a panic under the lock, the output is still worth completing.
+    /// Locks the state, even after a panic under the lock: the output is still worth completing.
     fn lock(&self) -> MutexGuard<'_, ReporterState> {
         lock(&self.inner)
     }
@@ -245,7 +244,7 @@ impl ReporterState {
     }
 }
 
-/// Returns what is going on because of an event of a run, besides its public events.
+/// Returns the live events for an event of a run, besides its public events.
 fn live_events<'a>(event: &RunEvent<'a>) -> Vec<LiveEvent<'a>> {
     match *event {
         RunEvent::Notice { id, notice, .. } => match notice {
@@ -290,7 +289,7 @@ impl Drop for RunReporter {
     }
 }
 
-/// One after the other, so that a log is complete before an answer follows it on the same terminal.
+/// Finishes the sinks one after the other, so that a log is complete before an answer follows it on the same terminal.
 fn finish_sinks(
     sinks: Vec<Box<dyn ReportSink>>,
     result: &RunResult,
@@ -299,7 +298,7 @@ fn finish_sinks(
     let started = Instant::now();
     let mut finished = Ok(());
     for mut sink in sinks {
-        // A failure is reported by `finish`.
+        // `finish` reports a failure.
         let _ = sink.on_result(result);
         let left = timeout.map(|most| most.saturating_sub(started.elapsed()).max(WRITE_TIMEOUT));
         finished = finished.and(sink.finish(left));

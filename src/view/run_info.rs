@@ -1,4 +1,4 @@
-//! What is known about a run before it begins.
+//! Information about a run that is known before it begins.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use jiff::Timestamp;
 use crate::machine::{CallPurpose, CostBreakdown, ModelUsage, PricedUsage, RunStatus, StopReason};
 use crate::types::{Effort, word_enum};
 
-/// What is known about a run before it begins, apart from its rules.
+/// Information about a run that is known before it begins, apart from its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunInfo {
-    /// The session.
+    /// The id of the session.
     pub session_id: Arc<str>,
-    /// The agent.
+    /// The name of the agent.
     pub agent: Arc<str>,
     /// The model, as `provider/name`.
     pub model: Arc<str>,
-    /// How much the model is to reason, if the user says so.
+    /// The effort of the model, if set by the user.
     pub effort: Option<Effort>,
     /// The workspace.
     pub workspace: Arc<str>,
-    /// The task, as the user gave it.
+    /// The task, as given by the user.
     pub task: Arc<str>,
-    /// How commands are confined, if that is to be shown.
+    /// The confinement of commands, if it is shown.
     pub sandbox: Option<Arc<str>>,
-    /// The wall-clock time at which it begins.
+    /// The wall-clock time of its start.
     pub started_at: Timestamp,
     /// The cost source of its calls with tools.
     pub cost_source: CostSource,
@@ -32,22 +32,22 @@ pub struct RunInfo {
     pub has_schema: bool,
     /// The user's exit code for a partial run.
     pub exit_on_partial: Option<u8>,
-    /// Whether its session is a fork that has not run yet: what it has used before belongs to another session.
+    /// Whether its session is a fork that has not run yet. Its earlier usage then belongs to another session.
     pub is_new_fork: bool,
     /// The earlier usage of its session.
     pub prior_usage: PriorUsage,
-    /// The same by model, in the order of their first calls.
+    /// The earlier usage by model, in the order of the models' first calls.
     pub prior_models: Vec<ModelUsage>,
 }
 
 /// The usage of a session before it was resumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PriorUsage {
-    /// What it has used.
+    /// The usage.
     pub costs: CostBreakdown,
-    /// Replies with tool calls.
+    /// The number of replies with tool calls.
     pub steps: u32,
-    /// Model calls, including those of its sub-agents.
+    /// The number of model calls, including those of sub-agents.
     pub llm_calls: u32,
 }
 
@@ -70,10 +70,10 @@ word_enum! {
 }
 
 impl RunInfo {
-    /// Returns the exit code of a run that ended for this reason.
+    /// Returns the exit code of a run with this stop reason.
     pub fn exit_code(&self, reason: StopReason) -> u8 {
         match (reason.status(), reason, self.exit_on_partial) {
-            // A run that was interrupted has the exit code of the signal.
+            // An interrupted run has the exit code of its signal.
             (RunStatus::Partial, StopReason::UserInterrupt(_), _) => reason.exit_code(),
             (RunStatus::Partial, _, Some(code)) => code,
             _ => reason.exit_code(),
@@ -92,7 +92,7 @@ impl RunInfo {
         charges.into_iter().filter(|(_, charge)| *charge != PricedUsage::default())
     }
 
-    /// Returns the source of a call's cost: in an evaluation and in a sub-agent, always that.
+    /// Returns the cost source of a call. In an evaluation and in a sub-agent, it is the source of the run.
     pub fn source_of(&self, purpose: CallPurpose) -> CostSource {
         match (self.cost_source, purpose) {
             (CostSource::Eval | CostSource::Subagent, _) | (_, CallPurpose::Agent) => {

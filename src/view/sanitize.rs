@@ -1,30 +1,28 @@
-//! Makes text from models, tools and file names safe for a terminal.
+//! Sanitizing text from models, tools and file names for a terminal.
 //!
-//! Characters that move the cursor, change colours, control the terminal or reverse the direction of text are
-//! escaped.
+//! Characters that move the cursor, change colors, control the terminal or reverse the writing direction are escaped.
 
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Returns whether the character may mislead a terminal or its reader.
+/// Returns whether a character may mislead a terminal or its reader.
 pub fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c,
             // Marks, embeddings, overrides and isolates of the writing direction.
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-            // Line ends that not every reader recognizes.
+            // Line ends that some readers don't recognize.
             | '\u{2028}' | '\u{2029}'
-            // Invisible: byte order mark, annotations, tags.
+            // Invisible characters: byte order mark, annotations, tags.
             | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Escapes a text of several lines: line ends and tabs stay, other harmful characters are escaped.
+/// Escapes a text of several lines. Line ends and tabs are kept.
 pub fn multiline(text: &str) -> Cow<'_, str> {
     escape_unless(text, |c| is_harmful(c) && c != '\n' && c != '\t')
 }
 
-/// Escapes a text for a pipe or a file: line ends of all kinds and tabs stay, other harmful characters are escaped.
-/// JSON stays the same JSON.
+/// Escapes a text for a pipe or a file. Line ends of all kinds and tabs are kept, and JSON stays equivalent.
 pub fn for_pipe(text: &str) -> Cow<'_, str> {
     let is_shown = |c: char| is_harmful(c) && !matches!(c, '\n' | '\t' | '\r');
     if !text.contains(is_shown) && !text.contains('\r') {
@@ -34,7 +32,7 @@ pub fn for_pipe(text: &str) -> Cow<'_, str> {
     let mut clean = String::with_capacity(text.len() + 16);
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
-        // Alone it would let the following text hide what precedes it.
+        // Alone, a carriage return would let the following text overwrite the text before it.
         let is_alone = c == '\r' && !is_json && chars.peek() != Some(&'\n');
         match c {
             c if is_shown(c) && is_json => {
@@ -49,7 +47,7 @@ pub fn for_pipe(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// Escapes a text as one line: line ends and tabs are shown as `\n` and `\t`.
+/// Escapes a text as one line. Line ends and tabs are shown as `\n` and `\t`.
 pub fn line(text: &str) -> Cow<'_, str> {
     escape_unless(text, is_harmful)
 }
@@ -59,20 +57,20 @@ pub fn path(path: &Path) -> String {
     line(&path.to_string_lossy()).into_owned()
 }
 
-/// Returns a text without the characters that XML can't express.
+/// Returns a text without characters that XML can't express.
 pub fn xml_text(text: &str) -> String {
     let is_invalid =
         |c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{fffe}' || c == '\u{ffff}';
     text.replace(is_invalid, "\u{fffd}")
 }
 
-/// Returns the first line that is not blank, shortened to this many characters.
+/// Returns the first line that is not blank, shortened to `most` characters.
 pub fn headline(text: &str, most: usize) -> String {
     let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     truncate(&line(first), most)
 }
 
-/// Shortens a text to this many characters; a shortened text ends with `…`.
+/// Shortens a text to `most` characters. A shortened text ends with `…`.
 pub fn truncate(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),

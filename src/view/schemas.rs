@@ -1,4 +1,4 @@
-//! The JSON Schemas of what programs read of a run.
+//! JSON Schemas of documents that programs read.
 
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::transform::RecursiveTransform;
@@ -18,12 +18,12 @@ pub fn event_schema() -> Value {
     document_schema::<StreamLine>()
 }
 
-/// Returns the JSON Schema of a document that a command prints.
+/// Returns the JSON Schema of a document printed by a command.
 pub fn document_schema<T: JsonSchema>() -> Value {
     generator().into_root_schema_for::<T>().to_value()
 }
 
-/// Returns a generator of schemas of what is written.
+/// Returns a generator for the schemas of serialized documents, whose descriptions say null instead of `None`.
 fn generator() -> SchemaGenerator {
     let no_none = RecursiveTransform(|schema: &mut Schema| {
         if let Some(Value::String(text)) = schema.get_mut("description") {

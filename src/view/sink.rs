@@ -1,4 +1,4 @@
-//! The outputs of a run. For programs: one document at its end, or an event per line. For people: the answer as text.
+//! The outputs of a run. For programs: one document at the end, or one event per line. For people: the answer as text.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -13,31 +13,31 @@ use crate::port::{Disconnected, RunEvent};
 use crate::tools::ShownDiffs;
 use crate::types::{CallId, EffectId, MicroUsd, Tokens};
 
-/// What goes on during a run besides its events. It is shown, and not stored.
+/// An activity of a run that is shown, but neither a public event nor stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiveEvent<'a> {
-    /// A tool call runs; its authorization is complete.
+    /// A tool call runs: its authorization is complete.
     CallRuns {
-        /// The effect that runs it.
+        /// The effect that runs the call.
         effect: EffectId,
         /// The call.
         call: &'a CallId,
     },
-    /// The progress of a long operation. A newer text replaces it.
+    /// The progress of a long operation. It replaces earlier progress.
     Progress {
-        /// The effect that it belongs to.
+        /// The effect of the operation.
         effect: EffectId,
         /// The current operation.
         text: &'a str,
     },
-    /// The end of what a running command has printed.
+    /// The end of the output of a running command.
     Output {
-        /// The call that runs it.
+        /// The call that runs the command.
         call: &'a CallId,
         /// The last lines.
         text: &'a str,
     },
-    /// The change of files that a call has made, or would have made without a dry run.
+    /// The change of files by a call; in a dry run, the change that it would have made.
     Diff {
         /// The call.
         call: &'a CallId,
@@ -46,7 +46,7 @@ pub enum LiveEvent<'a> {
     },
     /// A part of the model's reasoning.
     Reasoning(&'a str),
-    /// What the session has used, after an event.
+    /// The usage of the session after an event.
     Used {
         /// The cost, if the model has a price.
         cost: Option<MicroUsd>,
@@ -55,27 +55,27 @@ pub enum LiveEvent<'a> {
     },
     /// The start of an MCP server.
     Server {
-        /// Its name.
+        /// The name of the server.
         name: &'a str,
-        /// How far it is.
+        /// The state of the start.
         state: ServerState,
     },
 }
 
-/// How far the start of a server is.
+/// The state of a server's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerState {
-    /// It is being started.
+    /// The server is starting.
     Starting,
-    /// Its tools are known.
+    /// The tools of the server are known.
     Ready,
-    /// It can't be had.
+    /// The server is not available.
     Failed,
 }
 
 /// An output of a run: a log, a stream, a document.
 pub trait ReportSink: Send {
-    /// Returns an output for the run of a sub-agent that this call has dispatched; `None` if it needs none.
+    /// Returns a sink for the run of a sub-agent dispatched by a call; `None` if this output needs none.
     fn subagent_sink(&self, _call: &CallId) -> Option<Box<dyn ReportSink>> {
         None
     }
@@ -84,33 +84,33 @@ pub trait ReportSink: Send {
     ///
     /// # Errors
     ///
-    /// Fails if the reader is gone; the run then ends.
+    /// Fails if the reader is gone. The run then ends.
     fn on_event(&mut self, _event: &PublicEvent) -> Result<(), Disconnected> {
         Ok(())
     }
 
-    /// Adds an event of a run that takes place beside the others, at the same time as more such runs.
+    /// Adds an event of a run that takes place in parallel with others.
     ///
     /// # Errors
     ///
-    /// Fails if the reader is gone; that run then ends.
+    /// Fails if the reader is gone. That run then ends.
     fn on_parallel_event(&mut self, _event: &PublicEvent) -> Result<(), Disconnected> {
         Ok(())
     }
 
-    /// Looks at an event of the driver before the public events that are made of it, for what those don't have: the
-    /// model's reasoning, and when an approved call starts.
+    /// Receives an event of the driver before the public events that are made from it, for information that those lack:
+    /// the model's reasoning, and the start of approved calls.
     fn on_run_event(&mut self, _event: &RunEvent<'_>) {}
 
-    /// Shows what is going on right now. Losing some of it changes nothing.
+    /// Shows a present activity. Lost live events are harmless.
     fn on_live(&mut self, _live: &LiveEvent<'_>) {}
 
-    /// Returns the changes of files that it shows as diffs.
+    /// Returns the changes of files that this output shows as diffs.
     fn shown_diffs(&self) -> ShownDiffs {
         ShownDiffs::DryRun
     }
 
-    /// Writes the result; nothing follows it.
+    /// Writes the result, which is the last item.
     ///
     /// # Errors
     ///
@@ -119,11 +119,11 @@ pub trait ReportSink: Send {
         Ok(())
     }
 
-    /// Waits until everything is written; without a timeout as long as it takes.
+    /// Waits until everything is written, up to `_timeout` if there is one.
     ///
     /// # Errors
     ///
-    /// Fails if it cannot be written, or not in time.
+    /// Fails if the output cannot be written, or not in time.
     fn finish(self: Box<Self>, _timeout: Option<Duration>) -> Result<(), OutputError> {
         Ok(())
     }
@@ -137,7 +137,7 @@ pub struct OptionalSink<O> {
 }
 
 impl<O: ReportSink> OptionalSink<O> {
-    /// Makes an output optional; `what` names it in the warning if it fails.
+    /// Makes an output optional. `what` is its name in the warning about a failure.
     pub fn new(output: O, what: &'static str) -> Self {
         Self { sink: output, name: what, is_lost: false }
     }
@@ -185,21 +185,21 @@ pub struct JsonSink {
     format: JsonFormat,
 }
 
-/// What is written as JSON.
+/// The content of the JSON output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonFormat {
-    /// The result document and nothing else.
+    /// Only the result document.
     Document,
-    /// Each event on a line of its own, and the result on the last one.
+    /// One line for each event, and a last line for the result.
     Stream,
 }
 
 impl JsonFormat {
-    /// Returns the line of the result; for a run that did not start, it is the only one.
+    /// Returns the line of the result. It is the only line of a run that did not start.
     ///
     /// # Errors
     ///
-    /// Fails for a result that JSON cannot express, which does not occur.
+    /// Fails if JSON cannot express the result, which does not occur.
     pub fn result_line(self, result: &RunResult) -> Result<Vec<u8>, serde_json::Error> {
         #[derive(Serialize)]
         struct ResultLine<'a> {
@@ -215,11 +215,11 @@ impl JsonFormat {
 }
 
 impl JsonSink {
-    /// Returns a sink that writes here.
+    /// Returns a sink that writes to `out`.
     ///
     /// # Errors
     ///
-    /// Fails when the thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub fn new(out: impl Write + Send + 'static, format: JsonFormat) -> io::Result<Self> {
         Ok(Self { writer: BackgroundWriter::start("json", PlainTarget(out))?, format })
     }
@@ -250,32 +250,32 @@ impl ReportSink for JsonSink {
 
 /// Writes the final answer as text, and nothing else.
 ///
-/// Text that arrives is not written at once: until its reply is complete, it may be the answer, a remark before a
-/// tool call, or a part of a discarded attempt.
+/// Text is not written as it arrives: until the reply is complete, it may be the answer, a remark before a tool call,
+/// or part of a discarded attempt.
 pub struct TextSink {
     writer: BackgroundWriter<Vec<u8>>,
     destination: AnswerDestination,
-    /// The text of the newest model call so far, where the log may have shown it.
+    /// The text of the newest model call so far, for a log that shows text as it arrives.
     partial_text: String,
 }
 
-/// Where the answer appears.
+/// The destination of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerDestination {
-    /// A pipe or a file, with control characters escaped: it may end on a terminal.
+    /// A pipe or a file. Control characters are escaped, since the text may end on a terminal.
     NonTerminal,
-    /// A terminal, with control characters escaped.
+    /// A terminal. Control characters are escaped.
     Terminal,
-    /// A terminal on which the log has shown the text while it arrived; it is not repeated.
+    /// A terminal on which the log shows text as it arrives. Shown text is not repeated.
     SharedTerminal,
 }
 
 impl TextSink {
-    /// Returns a sink that writes here.
+    /// Returns a sink that writes to `out`.
     ///
     /// # Errors
     ///
-    /// Fails when the thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub fn new(out: impl Write + Send + 'static, place: AnswerDestination) -> io::Result<Self> {
         let writer = BackgroundWriter::start("answer", PlainTarget(out))?;
         Ok(Self { writer, destination: place, partial_text: String::new() })

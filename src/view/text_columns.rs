@@ -2,17 +2,17 @@
 
 use super::sanitize;
 
-/// The columns of a terminal.
+/// The width of a terminal in columns.
 pub const TERMINAL_WIDTH: usize = 80;
 
-/// Returns a line for each row; a column is as wide as its widest cell. A column with numbers, as `is_number` has it, is
-/// aligned right, any other left.
+/// Returns a line for each row. Each column is as wide as its widest cell. Columns for which `is_number` returns true
+/// are aligned right, others left.
 pub fn in_columns<R: AsRef<[String]>>(rows: &[R], is_number: impl Fn(usize) -> bool) -> String {
     in_columns_within(usize::MAX, rows, is_number)
 }
 
-/// Returns the same in lines of at most `width` characters, if the cells after the first ones are short enough: the columns
-/// are closer then, and a long first cell has a line of its own.
+/// Returns the same in lines of at most `width` characters, if the cells after the first ones are short enough. To fit,
+/// the gap between columns is narrower, and a long first cell gets its own line.
 pub fn in_columns_within<R: AsRef<[String]>>(
     width: usize,
     rows: &[R],
@@ -49,7 +49,7 @@ pub fn in_columns_within<R: AsRef<[String]>>(
     lines.collect()
 }
 
-/// Shortens the cells of a column, so that the lines of [`in_columns`] have at most `width` characters. No cell gets
+/// Shortens the cells of a column, so that the lines of [`in_columns`] have at most `width` characters. Cells don't get
 /// shorter than `least`.
 pub fn shorten_column<const N: usize>(
     rows: &mut [[String; N]],
@@ -63,7 +63,7 @@ pub fn shorten_column<const N: usize>(
     rows.iter_mut().for_each(|row| row[column] = sanitize::truncate(&row[column], most));
 }
 
-/// The least indentation of a line whose first cell is on a line of its own.
+/// The minimum indentation of a line whose first cell is on its own line.
 const MIN_INDENTATION: usize = 2;
 
 #[cfg(test)]

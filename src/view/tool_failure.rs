@@ -4,12 +4,12 @@ use super::sanitize;
 use crate::policy::CallKind;
 use crate::tools::describe;
 
-/// The prefixes of a command's last line.
+/// Prefixes of the last line of a failed command.
 const COMMAND_ENDINGS: [&str; 5] =
     ["[exit code ", "[ended by signal ", "[timed out", "[interrupted", "[could not be ended"];
 
-/// Returns a one-line error of a tool call: the first line of its output. For a command, its exit status and the last
-/// line of its error output, or of its output if that is empty.
+/// Returns a one-line error for a tool call: the first line of its output. For a command, it is the exit status and the
+/// last line of the error output, or of the output if the error output is empty.
 pub(super) fn failure_line(tool: &str, answer: &str, longest: usize) -> String {
     let is_command = describe(tool).is_some_and(|tool| tool.kind() == CallKind::Command);
     let of_command = is_command.then(|| command_failure(answer, longest)).flatten();
@@ -22,7 +22,7 @@ fn command_failure(answer: &str, longest: usize) -> Option<String> {
     let at = lines.iter().rposition(is_end)?;
     let end = lines[at].trim_start_matches('[').trim_end();
     let end = end.strip_suffix(']').unwrap_or(end);
-    // The heading of the error output is last if that is empty.
+    // If the error output is empty, its heading is the last line.
     let last = lines[..at].iter().rev().map(|line| line.trim());
     let last = last.filter(|line| !line.is_empty()).find(|line| *line != "[stderr]");
     let last = last.map(|last| format!(": {last}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Commands of the user around runs: setups, checks, measurements. They are confined as the commands of a model are.
+//! Commands of the user around runs: setups, checks, measurements. They are confined like the commands of a model.
 
 use std::time::{Duration, Instant};
 
@@ -6,20 +6,20 @@ use crate::app::{RunSetup, collect_secrets};
 use crate::exec::CommandSpec;
 use crate::workflow::engine::CheckReport;
 
-/// How long a command may take, where there is no limit of time.
+/// Timeout of a command if there is no other time limit.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// A command that is over.
+/// A command that has ended.
 pub(super) struct FinishedCommand {
     /// The command, with keys masked.
     pub(super) line: String,
-    /// Its standard output, or what it reports if it failed; `None` if an interrupt stopped it.
+    /// The standard output, or the error output of a failed command; `None` if the command was interrupted.
     pub(super) output: Option<Result<String, String>>,
     pub(super) seconds: f64,
 }
 
 impl FinishedCommand {
-    /// Returns the command as a check; `None` if an interrupt stopped it.
+    /// Returns the command as a check; `None` if the command was interrupted.
     pub(super) fn into_check(self) -> Option<CheckReport> {
         let (passed, message) = match self.output? {
             Ok(_) => (true, String::new()),
@@ -29,8 +29,8 @@ impl FinishedCommand {
     }
 }
 
-/// Runs a command in the workspace of a run. Of its output, this many bytes of the beginning and of the end are kept, with
-/// keys masked.
+/// Runs a command in the workspace of a run, with keys masked in its output. Of a long output, `kept_bytes` bytes of
+/// the beginning and of the end are kept.
 pub(super) fn run_check(
     setup: &RunSetup,
     line: &str,

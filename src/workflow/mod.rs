@@ -1,7 +1,7 @@
-//! Runs made of runs, and scripted runs ([`scenario`]).
+//! Workflows of several runs, and scripted runs ([`scenario`]).
 //!
-//! Runs that belong together share one budget: what a run has used is taken from the limits of the next one (`limits`).
-//! All have the same reporter, and their results are joined at the end.
+//! The runs of a workflow share one budget: the usage of a run is subtracted from the limits of the next one
+//! (`limits`). They share one reporter, and their results are joined at the end.
 
 pub mod batch;
 mod command_check;

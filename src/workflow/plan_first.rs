@@ -1,4 +1,4 @@
-//! Plan first: the `plan` agent makes a plan, and the agent of the task implements it.
+//! Plan first: the `plan` agent writes a plan, and the agent of the task implements it.
 
 use std::slice;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use crate::app::{AppError, FinishedRun, RunIo, RunRequest, RunSetup, SessionTarg
 use crate::machine::RunStatus;
 use crate::view::CostSource;
 
-/// The agent that plans.
+/// Name of the planning agent.
 const PLANNER: &str = "plan";
 
-/// Makes a plan for a task, and then implements it. Ends after the first run if it does not succeed.
+/// Plans a task, and then implements the plan. Ends after the first run if that does not succeed.
 ///
-/// The plan has a session of its own.
+/// The plan has a separate session.
 ///
 /// # Errors
 ///

@@ -7,15 +7,15 @@ use crate::journal::SessionId;
 use crate::machine::BudgetUsage;
 use crate::types::TimeSpan;
 
-/// Takes what was spent from the limits of what follows.
+/// Subtracts a spent charge from limits.
 pub fn subtract_charge(limits: &mut LimitsConfig, spent: Charge) {
     limits.budget_usd = limits.budget_usd.map(|budget| budget.saturating_sub(spent.money));
     limits.max_tokens = limits.max_tokens.map(|most| most.saturating_sub(spent.tokens));
 }
 
-/// Returns the configuration for the next run of a workflow, after these runs: they share money, tokens and time.
+/// Returns the configuration for the next run of a workflow, after `runs`: they share money, tokens and time.
 ///
-/// A run that continues the session of some of them has their usage already, so it is not subtracted twice.
+/// If the next run continues the session of some of these runs, it includes their usage, which is not subtracted twice.
 pub(super) fn remaining_config(
     config: &Config,
     runs: &[FinishedRun],

@@ -1,4 +1,4 @@
-//! Self-evaluation: another run of the same model evaluates the result of a task.
+//! Self-evaluation: another run evaluates the result of a task.
 
 use std::ops::Add as _;
 
@@ -23,32 +23,32 @@ use crate::view::{CostSource, RunInfo, RunResult, sanitize};
 /// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// Whether the whole task was done.
+    /// Whether the whole task was completed.
     pub completed: bool,
     /// The confidence of the evaluator, from 0 to 1.
     pub confidence: f64,
-    /// What is wrong or missing.
+    /// Errors and missing parts.
     #[serde(default)]
     pub issues: Vec<String>,
-    /// What should be done next.
+    /// The suggested next step.
     #[serde(default)]
     pub suggestion: String,
 }
 
-/// Runs and their evaluation.
+/// Runs of a task, with their evaluation.
 #[derive(Default)]
 pub struct EvaluatedRuns {
-    /// The runs, evaluations among them, in order.
+    /// All runs, including evaluations, in order.
     pub runs: Vec<FinishedRun>,
-    /// The run whose answer counts.
+    /// The index of the run whose answer counts.
     pub answer_run: usize,
-    /// The run that the user interrupted. It ends the workflow.
+    /// The index of the run that the user interrupted. An interrupt ends the workflow.
     pub interrupted_run: Option<usize>,
-    /// The evaluation of that answer, if there is one.
+    /// The evaluation of the answer that counts; `None` without one.
     pub evaluation: Option<Evaluation>,
-    /// The stop reason if it differs from that of the run: the evaluation failed.
+    /// The stop reason if it differs from that of the run, because the evaluation failed.
     pub stop_reason_override: Option<StopReason>,
-    /// The SHA-256 of the journal of the evaluated session, with the end that the evaluation has decided.
+    /// The SHA-256 of the evaluated session's journal, including the end recorded after the evaluation.
     pub journal_hash: Option<Sha256Digest>,
 }
 
@@ -58,27 +58,27 @@ const EVALUATOR_PROMPT: &str = "You evaluate whether a coding task was completed
      nothing else:\n{\"completed\": true or false, \"confidence\": a number from 0 to 1, \"issues\": [\"what is wrong or \
      missing\"], \"suggestion\": \"what should be done next\"}";
 
-/// The maximum length of the shown calls, in bytes.
+/// Length limit of the shown calls, in bytes.
 const MAX_SHOWN_BYTES: usize = 24 << 10;
 
-/// The maximum length of a shown change, in bytes.
+/// Length limit of the shown changes, in bytes.
 const MAX_CHANGE_BYTES: usize = 96 << 10;
 
-/// The maximum length of the shown arguments of a call, and of its shown result, in characters.
+/// Length limit of a call's shown arguments, and of its shown result, in characters.
 const MAX_LINE_CHARS: usize = 300;
 
-/// How to continue a run whose evaluation failed.
+/// Options for continuing a run whose evaluation failed.
 #[derive(Clone, Debug)]
 pub struct RetryContext {
-    /// The store of its session; without one it can't be continued.
+    /// The store of its session. Without a store, the run can't be continued.
     pub store: Option<SessionStore>,
-    /// As in the request of the task.
+    /// The options in the request of the task.
     pub options: Value,
-    /// As in the request of the task.
+    /// The exit code for partial results in the request of the task.
     pub exit_on_partial: Option<u8>,
 }
 
-/// Evaluates the newest of these runs, unless the settings turn that off. With `full`, a run whose evaluation fails is
+/// Evaluates the newest of `runs`, unless the settings turn that off. With `full`, a run whose evaluation fails is
 /// continued in the same session, up to the configured number of retries. The answer with the best evaluation counts.
 pub fn evaluate(
     setup: &RunSetup,
@@ -134,7 +134,7 @@ pub fn evaluate(
     all
 }
 
-/// Returns the stored evaluations of the answers of a session, also those that were cut off.
+/// Returns the stored evaluations of a session's answers, including interrupted ones.
 ///
 /// # Errors
 ///
@@ -147,12 +147,12 @@ pub fn stored_evaluations(
     if store.reader(session).is_err() {
         return Ok(evaluations);
     }
-    // An evaluation begins after what it evaluates, and ids are in the order of time.
+    // An evaluation begins later than the evaluated session, and ids are in order of time.
     let is_later = |listed: &ListedSession| {
         listed.session > session && store.may_be_dispatched_by(listed.session, session)
     };
     for listed in store.list()?.into_iter().filter(is_later) {
-        // One without a header has sent nothing.
+        // A session without a header has sent nothing.
         let Some(header) = store.header(listed.session) else { continue };
         let dispatcher = header.dispatched_by.as_ref();
         if dispatcher.is_some_and(|it| it.is_evaluation() && it.session == session) {
@@ -162,15 +162,15 @@ pub fn stored_evaluations(
     Ok(evaluations)
 }
 
-/// Returns what these evaluations have used.
+/// Returns the usage of evaluations.
 pub fn evaluation_charge(evaluations: &[SessionHistory]) -> Charge {
-    // They are not resumed any more. A call without a reply counts as when they are.
+    // These sessions are never resumed. A call without a reply counts as it would on a resume.
     let charge = |it: &SessionHistory| abandon(it.machine.state.clone()).run().used.into();
     evaluations.iter().map(charge).fold(Charge::default(), Charge::add)
 }
 
 impl EvaluatedRuns {
-    /// Returns the result of all of them, from those of each run; `None` if there are none.
+    /// Returns the joined result of all runs, from the result of each; `None` if there are no runs.
     pub fn result(&self, results: &[RunResult], info: &RunInfo) -> Option<RunResult> {
         let joined = RunResult::join(results, self.answer_run)?;
         let mut result = with_dry_run_plan(joined, self.runs.get(self.answer_run)?);
@@ -192,8 +192,8 @@ impl EvaluatedRuns {
         self.runs.push(ended);
     }
 
-    /// Returns for which reason they have ended: the user's wish to stop counts before the evaluation, and that before the
-    /// run that it evaluates.
+    /// Returns the stop reason of all runs together. An interrupt by the user takes precedence over the evaluation, and
+    /// the evaluation over the evaluated run.
     pub fn stop_reason(&self) -> Option<StopReason> {
         let of_run = |index: usize| Some(self.runs.get(index)?.outcome()?.reason);
         let interrupt = self.interrupted_run.and_then(of_run);
@@ -221,7 +221,7 @@ impl EvaluatedRuns {
         setup.with_config(config).run(request, io.clone())
     }
 
-    /// Stores how they have ended in the session of this run, where its own end would be wrong.
+    /// Records the stop reason of all runs in the session of a run, whose own stop reason may differ.
     fn record_end(&mut self, store: &SessionStore, run: usize) {
         let (Some(reason), Some(run)) = (self.stop_reason(), self.runs.get(run)) else { return };
         let opened = store.reopen(run.session, DamagePolicy::Refuse);
@@ -235,8 +235,8 @@ impl EvaluatedRuns {
         }
     }
 
-    /// Evaluates a run that has succeeded. There is no evaluation if the evaluator can't run or gives no answer: what was
-    /// done and paid for stands.
+    /// Evaluates a successful run. Returns `None` if the evaluator can't run or gives no evaluation; the work of the
+    /// run is kept then.
     fn evaluate_run(
         &mut self,
         setup: &RunSetup,
@@ -248,7 +248,7 @@ impl EvaluatedRuns {
         let evaluated = self.runs.get(run)?;
         let task = format!("## Task\n\n{task}\n\n{}", format_work(&evaluated.machine));
         let evaluator = evaluator_setup(setup, remaining_config(&setup.config, &self.runs, None));
-        // What it costs is part of what the sessions cost.
+        // As sessions of the same store, evaluations are part of the total cost.
         let target = match &again.store {
             Some(store) => {
                 let dispatcher = ParentCall::evaluation(evaluated.session);
@@ -275,7 +275,7 @@ impl EvaluatedRuns {
     }
 }
 
-/// Returns the result of a dry run with what it would have done.
+/// Returns the result of a run; for a dry run, with the planned calls.
 fn with_dry_run_plan(mut result: RunResult, ended: &FinishedRun) -> RunResult {
     if !ended.planned.is_empty() {
         let answer = result.output.trim_end();
@@ -288,7 +288,7 @@ fn with_dry_run_plan(mut result: RunResult, ended: &FinishedRun) -> RunResult {
     result
 }
 
-/// Returns the setup of the evaluator: it has no tools, no hooks, and maybe another model.
+/// Returns the setup of the evaluator, without tools and hooks, and possibly with another model.
 fn evaluator_setup(setup: &RunSetup, mut config: Config) -> RunSetup {
     config.settings.hooks = HooksConfig::default();
     config.settings.mcp = McpConfig::default();
@@ -309,7 +309,7 @@ fn evaluator_setup(setup: &RunSetup, mut config: Config) -> RunSetup {
     evaluator
 }
 
-/// Returns the configuration in which this model evaluates.
+/// Returns a configuration in which `model` is the evaluator.
 pub fn with_evaluator(config: &Config, model: ModelName) -> Config {
     let mut config = config.clone();
     config.settings.evaluation.mode = EvaluationMode::Basic;
@@ -317,7 +317,7 @@ pub fn with_evaluator(config: &Config, model: ModelName) -> Config {
     config
 }
 
-/// Returns the setup in which this model evaluates the change that a run has made.
+/// Returns the setup with which `model` evaluates the changes of a run.
 ///
 /// # Errors
 ///
@@ -332,7 +332,7 @@ pub(super) fn change_evaluator(setup: &RunSetup, model: ModelName) -> Result<Run
     Ok(evaluator)
 }
 
-/// Returns the message for the evaluator of a change.
+/// Returns the message for an evaluator of changes.
 pub(super) fn change_message(
     task: &str,
     patch: &str,
@@ -352,7 +352,7 @@ pub(super) fn change_message(
     format!("## Task\n\n{task}\n\n## What was done\n\n{change}\n\n## Final answer\n\n{answer}")
 }
 
-/// Returns how many bytes of work are shown: half of a window is enough for them, at 3.5 bytes for a token.
+/// Returns the number of bytes of work to show: half of the window at 3.5 bytes per token, but not more than `most`.
 fn shown_bytes(window: Tokens, most: usize) -> usize {
     let half = window.0.saturating_mul(7) / 4;
     most.min(usize::try_from(half).unwrap_or(most))
@@ -380,11 +380,11 @@ fn format_work(machine: &Machine) -> String {
 }
 
 impl Evaluation {
-    /// Parses the first evaluation in a text; what surrounds it does not matter.
+    /// Parses the first evaluation in a text. Surrounding text is ignored.
     ///
     /// # Errors
     ///
-    /// Fails with the reason if there is none.
+    /// Fails with the reason if there is no evaluation.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let parse = |(at, _)| {
             let mut read = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Self>();
@@ -400,12 +400,12 @@ impl Evaluation {
         }
     }
 
-    /// Returns whether the task was done, with at least this confidence.
+    /// Returns whether the task was completed, with at least this confidence.
     fn meets(&self, threshold: f64) -> bool {
         self.completed && self.confidence >= threshold
     }
 
-    /// Returns the key that orders evaluations, the best last.
+    /// Returns a key for sorting evaluations, the best last.
     fn sort_key(&self) -> (bool, u64) {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // between 0 and 1000
         (self.completed, (self.confidence * 1_000.0) as u64)
@@ -444,7 +444,7 @@ mod tests {
                 "{text}"
             );
         }
-        // A confidence in percent, for example, is not taken for certainty.
+        // A confidence out of range, such as a percentage, is an error, and not certainty.
         for confidence in ["95", "1.01", "-0.5"] {
             let text = format!("{{\"completed\": true, \"confidence\": {confidence}}}");
             let why = format!("its confidence is {confidence}, and not between 0 and 1");

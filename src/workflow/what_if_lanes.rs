@@ -1,4 +1,5 @@
-//! Stored sessions that are run again from a record, with a model: what each lane did, beside what is recorded.
+//! What-if lanes: stored sessions run again from one of their records with a model, and compared with the recorded
+//! rest.
 
 use std::mem;
 use std::sync::Arc;
@@ -15,62 +16,62 @@ use crate::view::WorktreeResult;
 use crate::workflow::batch::Estimate;
 use crate::workflow::command_check::run_check;
 
-/// A session that was run again. The serialized form is what `architect what-if --json` prints for each.
+/// A session that was run again. The serialized form is the output of `architect what-if --json` for each session.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LaneComparison {
-    /// The session.
+    /// The id of the session.
     pub session_id: SessionId,
-    /// The last record that the lanes share with it.
+    /// The last record that the lanes share with the session.
     pub after: u64,
-    /// Whether the lanes began with the files as they were then, and not with those of now.
+    /// Whether the lanes began with the files of that time, and not with the present ones.
     pub has_recorded_files: bool,
-    /// What is recorded after that record.
+    /// The part of the session after that record.
     pub recorded: SessionPart,
-    /// What was run.
+    /// The runs.
     pub lanes: Vec<LaneRun>,
 }
 
 /// One of several runs from the same record.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LaneRun {
-    /// Its session, a fork.
+    /// The id of its session, which is a fork.
     pub session_id: SessionId,
-    /// What it did.
+    /// The part of its session after the shared record.
     #[serde(flatten)]
     pub part: SessionPart,
-    /// The first reply that differs from the recorded ones; `None` if all are the same.
+    /// The first reply that differs from the recorded one; `None` if all are the same.
     pub first_divergence: Option<ReplyDivergence>,
-    /// The checks of its files.
+    /// The checks in its workspace.
     pub checks: Vec<LaneCheck>,
-    /// Its worktree.
+    /// The worktree.
     pub worktree: Option<WorktreeResult>,
 }
 
-/// What a session did after a record.
+/// The part of a session after a record.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SessionPart {
-    /// How its newest run ended; `None` if it has not ended.
+    /// The status of the newest run; `None` if the run has not ended.
     pub status: Option<String>,
-    /// Why.
+    /// The stop reason.
     pub stop_reason: Option<String>,
-    /// The error with which it failed, if it did.
+    /// The error of a failed run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The exit code of that failure.
+    /// The exit code of a failed run.
     #[serde(skip)]
     failure: Option<u8>,
-    /// The model of that run, as the user names it.
+    /// The model of the newest run, as named by the user.
     pub model: String,
-    /// What was used after the record.
+    /// The usage after the record.
     #[serde(flatten)]
     pub used: SessionUsage,
-    /// The time after the record, without pauses between runs.
+    /// The duration after the record in seconds, without pauses between runs.
     pub duration_seconds: f64,
     #[serde(skip)]
     replies: Vec<RecordedReply>,
 }
 
-/// A reply, as far as lanes are compared by it: its calls, or else its text.
+/// A reply in the form in which lanes are compared: its calls or, without calls, its text.
 #[derive(Clone, Debug)]
 struct RecordedReply {
     calls: Vec<Digest>,
@@ -82,13 +83,13 @@ struct RecordedReply {
 pub struct ReplyDivergence {
     /// The number of the reply after the shared record, counted from one.
     pub reply: usize,
-    /// The recorded one: its calls, or else its text. `None` if the session had ended.
+    /// The recorded reply: its calls or, without calls, its text. `None` if the session had ended.
     pub recorded: Option<Arc<str>>,
-    /// That of the lane; `None` if the lane had ended.
+    /// The reply of the lane, in the same form; `None` if the lane had ended.
     pub lane: Option<Arc<str>>,
 }
 
-/// A check of the files of a lane.
+/// A check in the workspace of a lane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LaneCheck {
     /// The command.
@@ -97,32 +98,32 @@ pub struct LaneCheck {
     pub passed: bool,
 }
 
-/// By how much the lanes differ from what is recorded: means of the paired differences. With several sessions, the mean of a
-/// session's lanes is one value; with one session, each lane is.
+/// Mean differences between the lanes and the recorded sessions, paired. With several sessions, each value is the mean
+/// of one session's lanes; with one session, each lane is a value.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LaneSummary {
-    /// The compared sessions.
+    /// Number of compared sessions.
     pub sessions: usize,
-    /// The lanes.
+    /// Number of lanes.
     pub lanes: usize,
-    /// The share of lanes that succeeded, less the share of sessions that did.
+    /// The share of successful lanes, less the share of successful sessions.
     pub success: Option<Estimate>,
-    /// Steps.
+    /// Difference of steps.
     pub steps: Option<Estimate>,
-    /// Model calls.
+    /// Difference of model calls.
     pub llm_calls: Option<Estimate>,
-    /// Input and output tokens.
+    /// Difference of input and output tokens.
     pub tokens: Option<Estimate>,
-    /// Dollars; `None` if a model has no price.
+    /// Difference of the cost in dollars; `None` if a model has no price.
     pub cost: Option<Estimate>,
-    /// Seconds.
+    /// Difference of the duration in seconds.
     pub duration_seconds: Option<Estimate>,
     /// The share of lanes whose checks all passed; `None` without checks.
     pub checks_passed: Option<Estimate>,
 }
 
 impl SessionPart {
-    /// Reads what a session did after a record.
+    /// Reads the part of a session after a record.
     ///
     /// # Errors
     ///
@@ -137,7 +138,7 @@ impl SessionPart {
                 return;
             }
             match &stored.content {
-                // No process has worked since the record before.
+                // No process has worked on the session since the previous record, so that time does not count.
                 StoredContent::Resumed(_) => return,
                 StoredContent::Event(event) => {
                     if let Event::Replied { reply, .. } = event
@@ -185,12 +186,12 @@ impl SessionPart {
     }
 }
 
-/// The exit code if some lanes failed, and others did not.
+/// Exit code if some lanes failed and others did not.
 const SOME_LANES_FAILED: u8 = 2;
 
 impl LaneComparison {
-    /// Returns the number of lanes of several sessions that failed, and the exit code that reports it: zero if none did, and
-    /// that of the failure if all lanes failed in the same way.
+    /// Returns the number of failed lanes of several sessions, and the exit code for it: zero without failures, and the
+    /// exit code of the lanes if all of them failed in the same way.
     pub fn failures(comparisons: &[Self]) -> (usize, u8) {
         let lanes = || comparisons.iter().flat_map(|one| &one.lanes);
         let codes: Vec<u8> = lanes().filter_map(|lane| lane.part.failure).collect();
@@ -216,7 +217,7 @@ impl RecordedReply {
     }
 }
 
-/// The same calls with arguments written in another way are the same reply, whatever text is beside them.
+/// Replies with the same calls are equal, even if the arguments are formatted differently or the text differs.
 impl PartialEq for RecordedReply {
     fn eq(&self, other: &Self) -> bool {
         self.calls == other.calls && (!self.calls.is_empty() || self.text == other.text)
@@ -231,7 +232,7 @@ pub fn check_lane(setup: &RunSetup, line: &str) -> LaneCheck {
 }
 
 impl LaneSummary {
-    /// Returns the summary of several sessions.
+    /// Returns the summary of the lanes of several sessions.
     pub fn new(comparisons: &[LaneComparison]) -> Self {
         let lanes: Vec<&LaneRun> = comparisons.iter().flat_map(|one| &one.lanes).collect();
         let mean = |values: &[f64]| Estimate::mean(values).map(|mean| mean.value);
@@ -344,7 +345,7 @@ mod tests {
         }
     }
 
-    /// With one session each lane is a value, with several the mean of each session's lanes.
+    /// With one session, each lane is a value; with several, each value is the mean of one session's lanes.
     #[test]
     fn differences_are_paired() {
         let lane = |steps| LaneRun {

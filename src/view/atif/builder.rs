@@ -1,4 +1,4 @@
-//! Builds the trajectory of a session from its records.
+//! Building the trajectory of a session from its records.
 
 use serde_json::{Map, Value, json};
 
@@ -17,11 +17,11 @@ use crate::view::trace::new_entries;
 /// A record of a session, with the machine after it.
 #[derive(Clone, Copy, Debug)]
 pub struct TrajectoryRecord<'a> {
-    /// When it came, in RFC 3339.
+    /// The time of the record, in RFC 3339.
     pub at: &'a str,
-    /// Its event, if it is one.
+    /// The event, if the record has one.
     pub event: Option<&'a Event>,
-    /// The machine after it.
+    /// The machine after the record.
     pub machine: &'a Machine,
     /// The machine's output.
     pub output: &'a MachineOutput,
@@ -33,14 +33,14 @@ pub struct TrajectoryBuilder {
     agent: TrajectoryAgent,
     steps: Vec<TrajectoryStep>,
     newest: Option<EntryId>,
-    /// What was spent up to the newest reply.
+    /// The spent money up to the newest reply.
     spent: MicroUsd,
-    /// When the newest reply came, and its cost. It is added with the results of its calls.
+    /// The time and the cost of the newest reply, which is added together with the results of its calls.
     reply: Option<(String, Option<MicroUsd>)>,
 }
 
 impl TrajectoryBuilder {
-    /// Starts with a session before its first event: the system prompt and the task.
+    /// Begins with a session before its first event: the system prompt and the task.
     pub fn begin(agent: TrajectoryAgent, system: &str, start: &TrajectoryRecord<'_>) -> Self {
         let spent = MicroUsd(0);
         let mut builder = Self { agent, steps: Vec::new(), newest: None, spent, reply: None };
@@ -84,7 +84,7 @@ impl TrajectoryBuilder {
         }
     }
 
-    /// Returns the trajectory of a session, up to here.
+    /// Returns the trajectory of the session so far.
     pub fn finish(
         mut self,
         session: String,
@@ -125,7 +125,7 @@ impl TrajectoryBuilder {
         }
     }
 
-    /// Adds a reply, with the results of its calls as far as they have ended.
+    /// Adds a reply, with the available results of its calls.
     fn add_turn<'a>(
         &mut self,
         at: &str,
@@ -194,7 +194,7 @@ fn result(result: &ToolResult) -> TrajectoryResult {
     }
 }
 
-/// Returns the reasoning of a reply that its provider has not encrypted.
+/// Returns the reasoning of a reply, without parts that the provider has encrypted.
 fn reasoning(reply: &Reply) -> Option<String> {
     let texts: Vec<String> = reply
         .parts

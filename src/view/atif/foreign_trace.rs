@@ -1,4 +1,4 @@
-//! The trace of a trajectory, also of another program: what it says of messages, calls and time.
+//! The trace of a trajectory, possibly of another program: its messages, calls and times.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -14,8 +14,8 @@ use crate::view::trace::{
 };
 
 impl Trajectory {
-    /// Returns the trace of the trajectory. The time of a model call is that since the step before, since nothing else is
-    /// known; states are not.
+    /// Returns the trace of the trajectory. The time of a model call is the time since the previous step, since the
+    /// format has no better one. The trace has no states.
     pub fn trace(&self) -> Trace {
         let text = |key: &str| self.agent.extra.get(key).and_then(Value::as_str);
         let created = self.steps.iter().find_map(|step| step.timestamp.clone());
@@ -70,7 +70,7 @@ impl Trajectory {
         trace
     }
 
-    /// Returns the tool call that a sub-agent worked on, if a result refers to it.
+    /// Returns the tool call on which a sub-agent worked, if a result refers to the sub-agent.
     fn call_of(&self, subagent: &Self) -> Option<CallId> {
         let observations = self.steps.iter().filter_map(|step| step.observation.as_ref());
         let mut results = observations.flat_map(|observation| &observation.results);
@@ -88,12 +88,12 @@ impl Trajectory {
         StopReason::from_name(self.extra.get("stop_reason")?.as_str()?)
     }
 
-    /// Returns when the first step came.
+    /// Returns the time of the first step.
     fn begun(&self) -> Option<Timestamp> {
         self.steps.iter().find_map(|step| step.timestamp.as_deref()?.parse().ok())
     }
 
-    /// Adds the model calls of a sub-agent, and of those below it.
+    /// Adds the model calls of a sub-agent, and of the sub-agents below it.
     fn add_calls(&self, begun: Option<Timestamp>, spans: &mut Vec<SubagentSpan>) {
         let turns = self.steps.iter().filter(|step| step.source == StepSource::Agent);
         spans.extend(turns.map(|step| SubagentSpan { at: step.time(begun), usage: step.usage() }));
@@ -198,7 +198,7 @@ impl Trace {
     }
 }
 
-/// Returns the text of a message or result: a string, or a list of parts.
+/// Returns the text of a message or a result, which is a string or a list of parts.
 fn content_text(content: &Value) -> String {
     match content {
         Value::Null => String::new(),

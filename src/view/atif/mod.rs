@@ -1,5 +1,5 @@
-//! The trajectory of a session in the Agent Trajectory Interchange Format (ATIF), which evaluation harnesses and training
-//! pipelines read. The fields are those of its specification:
+//! The trajectory of a session in the Agent Trajectory Interchange Format (ATIF), for evaluation harnesses and training
+//! pipelines. The fields are those of the specification:
 //! <https://github.com/harbor-framework/harbor/blob/main/rfcs/0001-trajectory-format.md>.
 
 mod builder;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 pub use builder::{TrajectoryBuilder, TrajectoryRecord};
 
-/// The version that is written: the first one with embedded trajectories of sub-agents.
+/// The written version of the format: the first one with embedded trajectories of sub-agents.
 pub const ATIF_VERSION: &str = "ATIF-v1.7";
 
 /// A trajectory.
@@ -18,23 +18,23 @@ pub const ATIF_VERSION: &str = "ATIF-v1.7";
 pub struct Trajectory {
     /// The version of the format.
     pub schema_version: String,
-    /// The session.
+    /// The id of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// The identity of the trajectory among those of one document.
+    /// The id of the trajectory, unique within a document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trajectory_id: Option<String>,
     /// The agent.
     pub agent: TrajectoryAgent,
-    /// What happened, in order.
+    /// The steps, in order.
     pub steps: Vec<TrajectoryStep>,
-    /// Totals.
+    /// The totals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_metrics: Option<TrajectoryTotals>,
     /// The trajectories of sub-agents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subagent_trajectories: Vec<Trajectory>,
-    /// What the format has no field for.
+    /// Data without a field in the format.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }
@@ -42,17 +42,17 @@ pub struct Trajectory {
 /// The program, model and tools of a trajectory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrajectoryAgent {
-    /// The program.
+    /// The name of the program.
     pub name: String,
-    /// Its version.
+    /// The version of the program.
     pub version: String,
-    /// The model.
+    /// The name of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_name: Option<String>,
     /// The tools, in the form of OpenAI's function definitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_definitions: Vec<Value>,
-    /// What the format has no field for.
+    /// Data without a field in the format.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }
@@ -60,12 +60,12 @@ pub struct TrajectoryAgent {
 /// A message, or a turn of the model with its tool calls and their results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrajectoryStep {
-    /// Its number, counted from one.
+    /// The number, counted from one.
     pub step_id: usize,
-    /// When it came, in RFC 3339.
+    /// The time of the step, in RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// Who it comes from.
+    /// The source of the message.
     pub source: StepSource,
     /// The model, if it differs from that of the trajectory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,18 +78,18 @@ pub struct TrajectoryStep {
     /// The tool calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<TrajectoryCall>,
-    /// What came back.
+    /// The results of the tool calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observation: Option<TrajectoryObservation>,
     /// The usage of the model call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<TrajectoryMetrics>,
-    /// What the format has no field for.
+    /// Data without a field in the format.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }
 
-/// Who a step comes from.
+/// The source of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepSource {
@@ -104,13 +104,13 @@ pub enum StepSource {
 /// A tool call of a trajectory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrajectoryCall {
-    /// Its identity.
+    /// The id of the call.
     pub tool_call_id: String,
-    /// The tool.
+    /// The name of the tool.
     pub function_name: String,
-    /// The arguments; empty if the model has not written an object.
+    /// The arguments; empty if the model's arguments are not a JSON object.
     pub arguments: Map<String, Value>,
-    /// What the format has no field for.
+    /// Data without a field in the format.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }
@@ -118,34 +118,34 @@ pub struct TrajectoryCall {
 /// The results of a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrajectoryObservation {
-    /// One for each call that has ended.
+    /// One result for each call that has ended.
     pub results: Vec<TrajectoryResult>,
 }
 
 /// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrajectoryResult {
-    /// The call.
+    /// The id of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_call_id: Option<String>,
     /// The text for the model, or a list of parts.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub content: Value,
-    /// The sub-agents that worked on it.
+    /// The sub-agents that worked on the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subagent_trajectory_ref: Vec<SubagentReference>,
-    /// What the format has no field for.
+    /// Data without a field in the format.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }
 
-/// The reference to the trajectory of a sub-agent.
+/// A reference to the trajectory of a sub-agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SubagentReference {
-    /// The trajectory in the same document.
+    /// The id of the trajectory in the same document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trajectory_id: Option<String>,
-    /// The session.
+    /// The id of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
 }
@@ -153,7 +153,7 @@ pub struct SubagentReference {
 /// The usage of a model call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrajectoryMetrics {
-    /// Tokens of the request, those from a cache included.
+    /// Tokens of the request, including tokens from a cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_tokens: Option<u64>,
     /// Tokens of the reply.
@@ -165,7 +165,7 @@ pub struct TrajectoryMetrics {
     /// The cost in dollars; `None` without a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
-    /// What the format has no field for.
+    /// Data without a field in the format.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }
@@ -182,13 +182,13 @@ pub struct TrajectoryTotals {
     /// Tokens from a cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_cached_tokens: Option<u64>,
-    /// The cost in dollars, sub-agents included; `None` without a price.
+    /// The cost in dollars, including sub-agents; `None` without a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_cost_usd: Option<f64>,
     /// The number of steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_steps: Option<usize>,
-    /// What the format has no field for.
+    /// Data without a field in the format.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }

@@ -51,7 +51,7 @@ fn write_states(text: &mut String, chart: &Chart, parent: &str, depth: usize) {
     }
 }
 
-/// An arrow from or to a compound state begins and ends at its border.
+/// Writes an arrow. An arrow from or to a compound state begins or ends at the border of that state.
 fn write_arrow(text: &mut String, chart: &Chart, group: &ArrowGroup<'_>) {
     let is_around = |path: &str| chart.states.iter().any(|n| n.path == path && n.initial.is_some());
     let mut attributes = vec![format!("label=\"{}\"", group.labels(chart).join("\\l") + "\\l")];

@@ -17,7 +17,7 @@ pub(super) fn event_label(name: &str) -> String {
     name.to_lowercase().replace('_', " ")
 }
 
-/// Returns the labels of some transitions, a line for each event: `tick [time is up | close limit due]`.
+/// Returns labels for transitions, one line for each event: `tick [time is up | close limit due]`.
 pub(super) fn arrow_labels(chart: &Chart, arrows: &[&ChartTransition]) -> Vec<String> {
     let mut events: Vec<(&str, Vec<String>)> = Vec::new();
     for arrow in arrows {
@@ -34,7 +34,7 @@ pub(super) fn arrow_labels(chart: &Chart, arrows: &[&ChartTransition]) -> Vec<St
     events.iter().map(label).collect()
 }
 
-/// Returns the guard of a transition as words; one without a guard is taken when no other is.
+/// Returns the guard of a transition as words. A transition without a guard is taken if no other one is.
 fn guard_label(chart: &Chart, arrow: &ChartTransition) -> Option<String> {
     let has_rivals = || {
         let same =

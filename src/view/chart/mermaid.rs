@@ -77,7 +77,7 @@ fn write_final_states(text: &mut String, chart: &Chart) {
     }
 }
 
-/// A transition from every state is a note, not an arrow from each.
+/// Writes a transition from every state as a note, instead of an arrow from each state.
 fn write_note(text: &mut String, to: &str, labels: &[String]) {
     let _ = writeln!(text, "    note right of {}", identifier(to));
     let _ = writeln!(text, "        from every state on");
@@ -85,7 +85,7 @@ fn write_note(text: &mut String, to: &str, labels: &[String]) {
     let _ = writeln!(text, "    end note");
 }
 
-/// Writes a note about the events on which every state stays as it is.
+/// Writes a note about the events that leave every state unchanged.
 fn write_stays(text: &mut String, chart: &Chart) {
     let labels = stay_labels(chart);
     if !labels.is_empty() {

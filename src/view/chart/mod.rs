@@ -1,7 +1,7 @@
 //! The statechart of a run as a diagram: the output of `architect machine`.
 //!
-//! All formats are generated from the chart that the machine is tested against ([`Chart`]). `labels` makes its
-//! names readable, and transitions between the same two states are one arrow.
+//! All formats are generated from the chart against which the machine is tested ([`Chart`]). `labels` makes its names
+//! readable, and transitions between the same two states are one arrow.
 
 mod dot;
 mod labels;
@@ -36,7 +36,7 @@ word_enum! {
 ///
 /// # Errors
 ///
-/// Fails if the built-in chart is damaged, which a test rules out.
+/// Fails if the built-in chart is invalid, which a test rules out.
 pub fn render(format: StatechartFormat) -> Result<String, ChartError> {
     let chart = Chart::for_run()?;
     Ok(match format {
@@ -53,7 +53,7 @@ pub fn render(format: StatechartFormat) -> Result<String, ChartError> {
 ///
 /// # Errors
 ///
-/// Fails if the built-in chart is damaged, which a test rules out.
+/// Fails if the built-in chart is invalid, which a test rules out.
 pub fn render_overview() -> Result<String, ChartError> {
     Ok(mermaid::overview(&Chart::for_run()?))
 }
@@ -66,13 +66,13 @@ struct ArrowGroup<'a> {
 }
 
 impl ArrowGroup<'_> {
-    /// Returns the labels of the arrow, a line for each event.
+    /// Returns the labels of the arrow, one line for each event.
     fn labels(&self, chart: &Chart) -> Vec<String> {
         labels::arrow_labels(chart, &self.arrows)
     }
 }
 
-/// Returns the direct children of a state, or the top-level states.
+/// Returns the direct children of a state; for an empty path, the top-level states.
 fn children<'a>(chart: &'a Chart, parent: &'a str) -> impl Iterator<Item = &'a ChartState> {
     chart.states.iter().filter(move |node| match node.path.rsplit_once('.') {
         Some((above, _)) => above == parent,
@@ -80,7 +80,7 @@ fn children<'a>(chart: &'a Chart, parent: &'a str) -> impl Iterator<Item = &'a C
     })
 }
 
-/// Returns the labels of the events on which every state stays as it is.
+/// Returns the labels of the events that leave every state unchanged.
 fn stay_labels(chart: &Chart) -> Vec<String> {
     let mut events: Vec<&str> = Vec::new();
     for arrow in chart.transitions.iter().filter(|arrow| stays_everywhere(chart, arrow)) {
@@ -91,7 +91,7 @@ fn stay_labels(chart: &Chart) -> Vec<String> {
     events.into_iter().map(labels::event_label).collect()
 }
 
-/// Returns whether an event leads from every state to itself.
+/// Returns whether an event leaves every state unchanged.
 fn stays_everywhere(chart: &Chart, arrow: &ChartTransition) -> bool {
     let stays = |leaf: &ChartState| {
         let mut arrows = chart.transitions_for(&leaf.path, &arrow.event).peekable();
@@ -101,8 +101,8 @@ fn stays_everywhere(chart: &Chart, arrow: &ChartTransition) -> bool {
     arrow.from == arrow.to && chart.leaf_states().all(stays)
 }
 
-/// Returns the transitions of a chart, grouped by their two states, in the order of the first of each group. Without those on
-/// which every state stays as it is.
+/// Returns the transitions of a chart, grouped by their two states, in the order of each group's first transition.
+/// Events that leave every state unchanged are left out.
 fn group_arrows(chart: &Chart) -> Vec<ArrowGroup<'_>> {
     let mut groups: Vec<ArrowGroup<'_>> = Vec::new();
     for arrow in chart.transitions.iter().filter(|arrow| !stays_everywhere(chart, arrow)) {

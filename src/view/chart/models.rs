@@ -1,8 +1,8 @@
 //! The chart as a model for other checkers: Promela for Spin, and TLA+ for TLC.
 //!
-//! Guards become choices: whatever the chart allows for an event may happen. What a transition uses up is a counter
-//! ([`ChartTransition::counter`]), so that the model ends as the machine does. The clock is a process of its own; with it
-//! treated fairly, every run ends.
+//! Guards become choices: every transition that the chart allows for an event may be taken. Limited resources are
+//! counters ([`ChartTransition::counter`]), so that the model ends as the machine does. The clock is a separate
+//! process; under fairness for it, every run ends.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ impl ModelStep<'_> {
         format!("{} [{guard}]", self.arrow.event)
     }
 
-    /// Returns the counter that must not be zero.
+    /// Returns the counter that must not be zero for this transition.
     fn counter(&self) -> Option<&'static str> {
         self.arrow.counter().map(|counter| match counter {
             ChartCounter::Steps => "steps",
@@ -40,7 +40,7 @@ impl ModelStep<'_> {
         })
     }
 
-    /// Returns the counters that begin again with the number of a constant.
+    /// Returns the counters that this transition resets, each with the constant of its initial value.
     fn resets(&self) -> Vec<(&'static str, &'static str)> {
         let (is_retry, stays) = (self.from.ends_with("Waiting"), self.from == self.to);
         let mut resets = Vec::new();
@@ -60,7 +60,7 @@ impl ModelStep<'_> {
         resets
     }
 
-    /// Returns the counter of what may happen once only.
+    /// Returns the counter of an event that may only happen once.
     fn counts(&self) -> Option<&'static str> {
         if self.from == self.to {
             None
@@ -119,7 +119,7 @@ const PROMELA_HEADER: &str = r"/* The statechart of a run: its guards are choice
 
 ";
 
-/// Returns the chart as a model in Promela.
+/// Returns the chart as a Promela model.
 pub(super) fn promela(chart: &Chart) -> String {
     let mut text = String::from(PROMELA_HEADER);
     let names: Vec<String> = chart.leaf_states().map(|node| identifier(&node.path)).collect();
@@ -159,7 +159,7 @@ pub(super) fn promela(chart: &Chart) -> String {
     text
 }
 
-/// Returns the chart as a module in TLA+, with its specification and properties.
+/// Returns the chart as a TLA+ module, with its specification and properties.
 pub(super) fn tla(chart: &Chart) -> String {
     const VARIABLES: [&str; 9] = [
         "state",

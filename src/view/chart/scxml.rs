@@ -8,9 +8,8 @@ use crate::machine::chart::Chart;
 
 /// Returns the chart as State Chart XML.
 ///
-/// A guard is a call of a function with its name, which the interpreter of the document has to supply. The
-/// transitions of the root are written in a state around all states that are not final, since the root may not have
-/// transitions.
+/// A guard is a call of the function of that name, which the interpreter of the document has to supply. Since the root
+/// may not have transitions, its transitions are written in a state around all states that are not final.
 pub(super) fn render(chart: &Chart) -> String {
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let id = escape(&chart.id);
@@ -30,7 +29,7 @@ pub(super) fn render(chart: &Chart) -> String {
     xml
 }
 
-/// Writes the transitions of a state, in the order in which they are tried, and the states in it.
+/// Writes the transitions of a state, in the order in which they are tried, and its child states.
 fn write_inside(xml: &mut String, chart: &Chart, parent: &str, indent: &str) {
     for arrow in chart.transitions.iter().filter(|arrow| arrow.from == parent) {
         let guard = arrow.guard.as_deref().map(|guard| format!(" cond=\"{}()\"", escape(guard)));

@@ -1,4 +1,4 @@
-//! The table of a batch on a terminal, below its log: what each running cell does, and the totals.
+//! The table of a batch on a terminal, below its log: the running cells, and the totals.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -25,26 +25,26 @@ pub struct BatchTable {
     cells: RunningCells,
 }
 
-/// The cells of this process that run. Clones share them.
+/// The running cells of this process. Clones share them.
 #[derive(Clone)]
 pub struct RunningCells {
     lang: Language,
     clock: Arc<dyn Clock>,
     cells: Arc<Mutex<Vec<RunningCell>>>,
-    /// How many cells have begun, and how many have ended.
+    /// The number of begun plus ended cells, which changes with each of them.
     changes: Arc<AtomicUsize>,
 }
 
-/// What is done and used in a batch, by all of its processes.
+/// The progress and usage of a batch, over all of its processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchTotals {
-    /// The cells of this process.
+    /// Number of cells of this process.
     pub cells: usize,
-    /// Those that have succeeded.
+    /// Number of those cells that have succeeded.
     pub succeeded: usize,
-    /// Those that have ended without success.
+    /// Number of those cells that have ended without success.
     pub failed: usize,
-    /// Those that run, in whichever process.
+    /// Number of those cells that run, in any process.
     pub running: usize,
     /// The cost of all cells.
     pub spent: MicroUsd,
@@ -52,11 +52,11 @@ pub struct BatchTotals {
     pub budget: Option<MicroUsd>,
     /// The tokens of all cells.
     pub tokens: Tokens,
-    /// The time that the batch may take.
+    /// The time limit of the batch.
     pub timeout: Option<TimeSpan>,
 }
 
-/// What a cell does.
+/// A running cell, with its present activity.
 struct RunningCell {
     label: String,
     since: RunTime,
@@ -71,39 +71,39 @@ struct TableArea<F> {
     cells: RunningCells,
     totals: F,
     began: RunTime,
-    /// The cells that had ended before this process began.
+    /// The number of cells that had ended before this process began.
     ended_before: Option<usize>,
-    /// The newest totals, when they were taken, and after how many changes of the cells.
+    /// The newest totals, with their time and the value of `RunningCells::changes` at that time.
     newest: Option<(RunTime, usize, BatchTotals)>,
-    /// The tokens within the last minute.
+    /// Samples of the token count within the last minute.
     tokens: VecDeque<(RunTime, Tokens)>,
 }
 
-/// How often the totals are taken.
+/// The interval at which the totals are updated.
 const TOTALS_INTERVAL: TimeSpan = TimeSpan::from_secs(1);
 
 /// The time over which tokens per minute are averaged.
 const RATE_TIME: TimeSpan = TimeSpan::from_secs(60);
 
-/// The shortest time that a rate is computed from.
+/// The shortest time from which a rate is computed.
 const MIN_RATE_TIME: TimeSpan = TimeSpan::from_secs(2);
 
-/// The rows of running cells.
+/// The maximum number of rows for running cells.
 const MAX_ROWS: usize = 16;
 
-/// In fewer columns, the number of the step is left out.
+/// With fewer columns, the step number is left out.
 const WIDE_COLUMNS: usize = 60;
 
-/// How long the end of the batch waits for the terminal.
+/// Timeout for the terminal at the end of the batch.
 const FINISH_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl BatchTable {
-    /// Starts the log. `view` returns the terminal as it is, and `totals` what is done, as far
-    /// as that is known; it is called once a second.
+    /// Starts the log. `view` returns the present state of the terminal. `totals` returns the totals, as far as they
+    /// are known; it is called once a second, and when a cell begins or ends.
     ///
     /// # Errors
     ///
-    /// Fails when the thread that draws can't be started.
+    /// Fails if the drawing thread can't be started.
     pub fn start(
         out: impl Write + Send + 'static,
         style: LogStyle,
@@ -123,16 +123,16 @@ impl BatchTable {
         &self.cells
     }
 
-    /// Returns a handle for the terminal.
+    /// Returns a handle for writing to the terminal.
     pub fn pause_drawing(&self) -> PauseDrawing {
         PauseDrawing::new(self.writer.queue())
     }
 
-    /// Erases the table, and waits for a while until everything is written.
+    /// Erases the table, and waits a limited time until everything is written.
     ///
     /// # Errors
     ///
-    /// Fails if the terminal can't be written.
+    /// Fails if writing to the terminal fails.
     pub fn finish(self) -> Result<(), OutputError> {
         self.writer.finish(Some(FINISH_TIMEOUT))
     }
@@ -143,7 +143,7 @@ impl RunningCells {
         Self { lang, clock, cells: Arc::default(), changes: Arc::default() }
     }
 
-    /// Adds a cell.
+    /// Adds a running cell.
     pub fn begin(&self, label: &str) {
         lock(&self.cells).push(RunningCell {
             label: sanitize::line(label).into_owned(),
@@ -155,14 +155,14 @@ impl RunningCells {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Removes a cell.
+    /// Removes a cell that has ended.
     pub fn end(&self, label: &str) {
         let label = sanitize::line(label);
         lock(&self.cells).retain(|cell| cell.label != label);
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Returns what sees the events of a session of a cell.
+    /// Returns a sink for the events of a cell's session.
     pub fn sink(&self, label: &str, session: ShownSession) -> Box<dyn ReportSink> {
         let label = sanitize::line(label).into_owned();
         Box::new(CellSink { cells: self.clone(), label, session })
@@ -175,15 +175,15 @@ impl RunningCells {
     }
 }
 
-/// A session that is shown in the row of its cell.
+/// A session shown in the row of its cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownSession {
-    /// It does the task.
+    /// The session of the task.
     Task {
-        /// Whether checks follow.
+        /// Whether checks follow the session.
         has_checks: bool,
     },
-    /// It evaluates what was changed.
+    /// The session that evaluates the changes.
     Evaluation,
 }
 
@@ -265,9 +265,9 @@ impl<F: Fn() -> Option<BatchTotals> + Send> TableArea<F> {
         area
     }
 
-    /// Returns the totals, which are at most a second old, and have all cells of this process that have ended.
+    /// Returns the totals. They are at most a second old, and include every ended cell of this process.
     fn take_totals(&mut self, now: RunTime) -> BatchTotals {
-        // Before the totals: what changes meanwhile is seen the next time.
+        // Read before the totals, so that a change meanwhile is noticed next time.
         let changes = self.cells.changes.load(Ordering::Acquire);
         if let Some((taken, seen, totals)) = self.newest
             && seen == changes
@@ -286,7 +286,7 @@ impl<F: Fn() -> Option<BatchTotals> + Send> TableArea<F> {
         totals
     }
 
-    /// Returns the time until all cells have ended, if they go on as those before.
+    /// Returns the estimated time until all cells have ended, from the pace of the ended ones.
     fn time_left(&self, totals: BatchTotals, elapsed: TimeSpan) -> Option<TimeSpan> {
         let ended = totals.succeeded + totals.failed;
         let left = u64::try_from(totals.cells.saturating_sub(ended)).ok()?;
@@ -303,7 +303,7 @@ impl<F: Fn() -> Option<BatchTotals> + Send> TableArea<F> {
         (span >= MIN_RATE_TIME && rate > 0).then_some(Tokens(rate))
     }
 
-    /// Returns the totals in lines that fit.
+    /// Returns the totals, in lines that fit.
     fn totals_lines(&self, totals: BatchTotals, now: RunTime, columns: usize) -> Vec<String> {
         let lang = self.cells.lang;
         let BatchTotals { cells, succeeded, failed, running, spent, budget, .. } = totals;
@@ -346,7 +346,7 @@ impl<F: Fn() -> Option<BatchTotals> + Send> TableArea<F> {
         lines.iter().map(|line| fit(line, columns.saturating_sub(1))).collect()
     }
 
-    /// Returns a row for each running cell, the oldest first; at most so many.
+    /// Returns the rows of the running cells, oldest first, `most` at most.
     fn rows(&self, spinner: &str, now: RunTime, columns: usize, most: usize) -> Vec<String> {
         let cells = lock(&self.cells.cells);
         let most = most.min(MAX_ROWS);
@@ -382,7 +382,7 @@ impl<F: Fn() -> Option<BatchTotals> + Send> TableArea<F> {
 }
 
 impl<F: Fn() -> Option<BatchTotals> + Send> LiveArea for TableArea<F> {
-    /// Until the log is finished.
+    /// The table is shown until the log is finished.
     fn is_active(&self) -> bool {
         true
     }
@@ -458,13 +458,13 @@ mod tests {
         let lines = area.lines(0, 40, 20);
         assert_eq!(lines.len(), 2 + 3, "{lines:?}");
         assert!(lines.iter().all(|line| width(line) < 40), "{lines:?}");
-        // Where only one line fits, it has the totals.
+        // A single line has the totals.
         assert_eq!(area.lines(0, 40, 1), ["  4/20 done · 2 running · 1 failed"]);
         assert_eq!(area.lines(0, 100, 2)[0], "  … and 2 more");
         assert!(area.lines(0, 20, 3).iter().all(|line| width(line) < 20));
     }
 
-    /// The log has a line for the cell at the same moment.
+    /// The totals are updated together with the log's line for the cell.
     #[test]
     fn the_totals_are_new_as_soon_as_a_cell_has_ended() {
         let clock = Arc::new(SetClock::default());

@@ -1,12 +1,12 @@
-//! Groups the log lines of each tool call, in call order, although several calls run in parallel.
+//! Grouping of log lines by tool call, in call order, even if calls run in parallel.
 
 use std::collections::VecDeque;
 
 use crate::types::CallId;
 
-/// The tool calls whose lines are not all written.
+/// The tool calls whose lines are not all written yet.
 ///
-/// The lines of the first one are written at once; those of the others wait until the calls before them have ended.
+/// Lines of the first call are written at once. Lines of later calls wait until the calls before them have ended.
 #[derive(Default)]
 pub(super) struct ToolCallBlocks(VecDeque<ToolCallBlock>);
 

@@ -8,7 +8,7 @@ use crate::view::catalogue::text;
 use crate::view::public_events::ToolCallStart;
 use crate::view::sanitize;
 
-/// The maximum length of a command, a pattern or other arguments, in characters.
+/// Length limit of a command, a pattern or other arguments, in characters.
 const MAX_SUMMARY: usize = 80;
 
 /// Returns the tool of a call and the summary of its arguments, on one line.
@@ -20,7 +20,7 @@ pub(super) fn call_title(start: &ToolCallStart, lang: Language) -> String {
     }
 }
 
-/// Returns a one-line summary of a call's arguments; may be empty.
+/// Returns a one-line summary of a call's arguments, which may be empty.
 pub fn summarize_call(tool: &str, arguments: &Value, lang: Language) -> String {
     let Some(fields) = arguments.as_object() else {
         return arguments.as_str().map(shorten).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The colours of the log: the capabilities of a terminal, and the user's choice.
+//! Colors of the log: the capabilities of a terminal, and the user's choice.
 
 use anstyle::{AnsiColor, Style};
 
@@ -18,7 +18,7 @@ word_enum! {
     }
 }
 
-/// Returns whether to use colours: the user's option comes first, then `NO_COLOR`, then `CLICOLOR_FORCE`, then the
+/// Returns whether to use colors. The user's option takes precedence over `NO_COLOR`, then `CLICOLOR_FORCE`, then the
 /// capabilities of the terminal.
 pub fn should_use_color(
     color: ColorChoice,
@@ -46,7 +46,7 @@ fn is_dumb(env: impl Fn(&str) -> Option<String>) -> bool {
     env("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }
 
-/// Adds colours to text, or returns it unchanged.
+/// Adds colors to text, or returns it unchanged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Painter {
     pub(super) has_color: bool,

@@ -1,4 +1,4 @@
-//! A unified diff as lines for people.
+//! Unified diffs as readable lines.
 
 use anstyle::{AnsiColor, Style};
 
@@ -7,11 +7,11 @@ use crate::view::sanitize;
 
 const HUNK: Style = AnsiColor::Cyan.on_default();
 
-/// The most characters of one line.
+/// Length limit of a line, in characters.
 const MAX_LINE: usize = 400;
 
-/// Returns the lines of a unified diff, made safe for a terminal. With colour, the words that differ between a removed
-/// line and the added one that replaces it are marked.
+/// Returns the lines of a unified diff, safe for a terminal. With color, the differing words of a removed line and the
+/// added line that replaces it are marked.
 pub fn diff_lines(diff: &str, has_color: bool) -> Vec<String> {
     let painter = Painter { has_color };
     let lines: Vec<&str> = diff.lines().collect();
@@ -61,7 +61,8 @@ fn clean(text: &str) -> String {
     sanitize::truncate(&sanitize::multiline(text), MAX_LINE)
 }
 
-/// Returns where two lines begin to differ, and where their common end begins in each, in bytes. The signs are skipped.
+/// Returns the byte position at which two lines begin to differ, and the start of their common end in each. Signs are
+/// skipped.
 fn changed_parts(old: &str, new: &str) -> (usize, usize, usize) {
     let (a, b) = (&old[1..], &new[1..]);
     let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8());
@@ -73,7 +74,7 @@ fn changed_parts(old: &str, new: &str) -> (usize, usize, usize) {
 }
 
 fn paint_parts(painter: Painter, style: Style, line: &str, start: usize, end: usize) -> String {
-    // Lines without anything in common are not marked, and neither is what is longer than shown.
+    // Lines without a common part are not marked, and neither are lines longer than the limit.
     let is_marked = painter.has_color
         && end > start
         && (start > 1 || end < line.len())

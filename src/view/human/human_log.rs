@@ -1,4 +1,4 @@
-//! Turns public events into log lines.
+//! Conversion of public events to log lines.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -28,27 +28,27 @@ use crate::view::sink::{LiveEvent, ReportSink};
 /// The style of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStyle {
-    /// Its language.
+    /// The language.
     pub lang: Language,
-    /// Whether it has colours.
+    /// Whether the log has colors.
     pub has_color: bool,
-    /// Whether its last line shows the cost of the run.
+    /// Whether the last line shows the cost of the run.
     pub shows_costs: bool,
-    /// How much of the run it shows.
+    /// The level of detail.
     pub detail: LogDetail,
 }
 
-/// How much of a run the log shows.
+/// The level of detail of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogDetail {
-    /// What happens, in a line each.
+    /// One line for each event.
     #[default]
     Short,
     /// Changes of files and the model's reasoning as well.
     Full,
 }
 
-/// The most lines of a diff in the log.
+/// The maximum number of lines of a diff.
 const MAX_DIFF_LINES: usize = 60;
 
 /// The log for people.
@@ -56,7 +56,7 @@ pub struct HumanLog {
     style: LogStyle,
     painter: Painter,
     writer: BackgroundWriter<DrawCommand>,
-    /// What goes on; on a terminal only, where text is shown while it arrives, and times are.
+    /// The present activity, on a terminal only. Text is then shown as it arrives, and elapsed times are shown.
     live: Option<Arc<Mutex<LiveStatus>>>,
     blocks: ToolCallBlocks,
     /// The output of hooks, denied calls of sub-agents, and diffs, for calls that have not ended.
@@ -65,11 +65,11 @@ pub struct HumanLog {
     last_written: LastWritten,
     /// Whether text of the present call was shown.
     has_streamed: bool,
-    /// The line of the model's reasoning that is incomplete, if all of it is logged.
+    /// The incomplete line of the model's reasoning, if the reasoning is logged.
     reasoning: String,
-    /// The last output limit that was logged; a similar one is not logged again.
+    /// The last logged output limit. A similar limit is not logged again.
     lowered: Option<Tokens>,
-    /// The message of the last failed call, which is not repeated when the run ends because of it.
+    /// The message of the last failed call. It is not repeated if the call's failure ends the run.
     failure: Option<Arc<str>>,
 }
 
@@ -80,14 +80,14 @@ enum LastWritten {
     Tool,
 }
 
-/// The place of a log, for what else is written there: questions to the user, and other lines.
+/// A handle for other output in the place of a log: questions to the user, and additional lines.
 #[derive(Clone)]
 pub struct PauseDrawing(Arc<WriteQueue<DrawCommand>>);
 
-/// How long a question waits until the status area is erased.
+/// Timeout for erasing the status area before a question.
 const CLEAR_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Replies may be this long before their limit is worth a log line.
+/// Replies of at least this many tokens are long: a lowered limit above it is not logged.
 const LONG_REPLY: Tokens = Tokens(8_192);
 
 impl HumanLog {
@@ -95,17 +95,17 @@ impl HumanLog {
     ///
     /// # Errors
     ///
-    /// Fails when the thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub fn plain(out: impl Write + Send + 'static, style: LogStyle) -> io::Result<Self> {
         Ok(Self::new(style, None, BackgroundWriter::start("log", PlainTarget(out))?))
     }
 
-    /// Returns a log on a terminal, with elapsed times, text shown while it arrives, and an area below it that shows what
-    /// goes on. `view` returns the terminal as it is.
+    /// Returns a log for a terminal, with elapsed times, text shown as it arrives, and an area with the present
+    /// activity below it. `view` returns the present state of the terminal.
     ///
     /// # Errors
     ///
-    /// Fails when the thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub fn live(
         out: impl Write + Send + 'static,
         style: LogStyle,
@@ -118,7 +118,7 @@ impl HumanLog {
         Ok(Self::new(style, Some(status), BackgroundWriter::start("log", screen)?))
     }
 
-    /// Returns a handle for what else is written where the log is.
+    /// Returns a handle for other output in the place of the log.
     pub fn pause_drawing(&self) -> PauseDrawing {
         PauseDrawing(self.writer.queue())
     }
@@ -161,8 +161,8 @@ impl HumanLog {
         self.line(format!("{icon} {}", self.painter.paint(WARNING, text)))
     }
 
-    /// Returns whether an action needs no log line: the reply may still be long, or the limit is similar to the
-    /// logged one.
+    /// Returns whether an action needs no log line, because the reply may still be long, or a similar limit is logged
+    /// already.
     fn is_logged(&mut self, action: &LimitAction) -> bool {
         let LimitAction::LowerOutput { max_output_tokens: to } = *action else { return false };
         let is_near = |logged: Tokens| to.0 > logged.0 / 2 && to.0 / 2 < logged.0;
@@ -173,18 +173,18 @@ impl HumanLog {
         is_logged
     }
 
-    /// Changes the status area, on a terminal.
+    /// Changes the status area, if there is one.
     fn update(&self, change: impl FnOnce(&mut LiveStatus)) {
         let Some(live) = &self.live else { return };
         let was_active = lock(live).is_active();
         change(&mut lock(live));
         if !was_active {
-            // A failure is reported with the next line.
+            // The next line reports a failure.
             let _ = self.writer.write(DrawCommand::Wake);
         }
     }
 
-    /// Returns the elapsed time, on a terminal.
+    /// Returns the elapsed time if it is shown, with leading spaces.
     fn elapsed_suffix(&self, span: TimeSpan) -> String {
         match self.live.is_some() && span > TimeSpan::ZERO {
             true => self.painter.paint(DIM, &format!("  {span}")),
@@ -219,7 +219,7 @@ impl HumanLog {
         match &end.outcome {
             CallOutcome::Replied { text: reply, tool_calls, .. } => {
                 self.write_detail(&self.painter.paint(SUCCESS, "✓"), &format!("{text}{duration}"))?;
-                // Text beside tool calls is not the answer, but useful to follow.
+                // Text next to tool calls is not the answer, but helps to follow the run.
                 let remark = sanitize::headline(reply, MAX_DETAIL);
                 if *tool_calls > 0 && !remark.is_empty() && !self.has_streamed {
                     self.write_detail("💬", &self.painter.paint(DIM, &remark))?;
@@ -270,7 +270,7 @@ impl HumanLog {
         self.write(&lines)
     }
 
-    /// The hook of a tool call is logged below the call's result.
+    /// Logs a hook. The line for a tool call's hook comes below the result of the call.
     fn hook(&mut self, hook: &HookComplete, text: String) -> Result<(), Disconnected> {
         let text = match hook.outcome {
             HookOutcome::Passed => text,
@@ -285,7 +285,7 @@ impl HumanLog {
         }
     }
 
-    /// The diff of a tool call is logged below the call's result.
+    /// Logs a diff below the result of its tool call.
     fn diff(&mut self, call: &CallId, diff: &str) {
         let lines = diff_lines(diff, self.style.has_color);
         let below = self.hook_lines.entry(call.clone()).or_default();
@@ -297,7 +297,7 @@ impl HumanLog {
         }
     }
 
-    /// Logs the lines of the model's reasoning that are complete.
+    /// Logs the complete lines of the model's reasoning.
     fn log_reasoning(&mut self, text: &str) -> Result<(), Disconnected> {
         self.reasoning.push_str(text);
         let Some(end) = self.reasoning.rfind('\n') else { return Ok(()) };
@@ -320,7 +320,7 @@ impl HumanLog {
         self.write(&lines)
     }
 
-    /// Shows text while it arrives, on a terminal.
+    /// Shows text as it arrives, on a terminal.
     fn stream(&mut self, text: &str) -> Result<(), Disconnected> {
         self.end_reasoning()?;
         if self.live.is_none() {
@@ -438,7 +438,7 @@ impl ReportSink for HumanLog {
         }
     }
 
-    /// The costs are the totals of all runs.
+    /// Logs the result. The costs are the totals of all runs.
     fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {
         let lang = self.style.lang;
         self.update(LiveStatus::end_run);
@@ -446,7 +446,7 @@ impl ReportSink for HumanLog {
             let text = lang.denied(result.denied.len(), &denied_tools(result));
             self.warning("🚫", &text)?;
         }
-        // The log has the end of the run itself, before the evaluation.
+        // The end of the run was logged before its evaluation.
         if let Some(reason @ StopReason::EvaluationFailed) = result.stop_reason {
             let text = lang.run_ended(reason);
             self.line(format!("⚠️  {}", self.painter.paint(BOLD, &text)))?;
@@ -477,7 +477,7 @@ impl ReportSink for HumanLog {
     }
 }
 
-/// Returns the tools whose calls were denied, each with its count if that is above one.
+/// Returns the tools with denied calls, each with its count if above one.
 fn denied_tools(result: &RunResult) -> String {
     let mut tools: Vec<(&str, usize)> = Vec::new();
     for denied in &result.denied {
@@ -498,23 +498,23 @@ impl PauseDrawing {
         Self(queue)
     }
 
-    /// Erases the status area, and draws none any more.
+    /// Erases the status area, and stops drawing it.
     pub fn end_drawing(&self) {
         let _ = self.0.write(DrawCommand::Pause(true));
         self.flush();
     }
 
-    /// Waits for a moment until the lines so far are written.
+    /// Waits a short time until the lines so far are written.
     pub fn flush(&self) {
         self.0.flush(CLEAR_TIMEOUT);
     }
 
-    /// Writes whole lines above the status area. Returns whether the log still takes them.
+    /// Writes whole lines above the status area. Returns whether the log still accepts lines.
     pub fn write_lines(&self, lines: String) -> bool {
         self.0.write(DrawCommand::Lines(lines)).is_ok()
     }
 
-    /// Calls a function while nothing is drawn.
+    /// Calls a function while drawing is paused.
     pub fn during<T>(&self, something: impl FnOnce() -> T) -> T {
         let _ = self.0.write(DrawCommand::Pause(true));
         self.flush();

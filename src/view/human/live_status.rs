@@ -1,7 +1,7 @@
-//! What is going on right now, as the lines of a status area below the log.
+//! The present activity of a run, as lines of a status area below the log.
 //!
-//! The log updates it with the events of a run; the thread that draws takes its lines ten times a second. It holds only
-//! the newest state, so that nothing queues up.
+//! The log updates the status with the events of a run, and the drawing thread reads its lines ten times a second. Only
+//! the newest state is kept, so that nothing queues up.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,12 +14,12 @@ use crate::view::catalogue::text;
 use crate::view::sanitize;
 use crate::view::sink::ServerState;
 
-/// What is drawn below the log.
+/// The area below the log.
 pub(super) trait LiveArea: Send {
     /// Returns whether there is anything to draw.
     fn is_active(&self) -> bool;
 
-    /// Returns the lines for a terminal of this width: at most so many, and none that wraps.
+    /// Returns the lines for a terminal of this width: `most` at most, and none wider than the terminal.
     fn lines(&mut self, frame: usize, columns: usize, most: usize) -> Vec<String>;
 }
 
@@ -40,9 +40,9 @@ pub(super) struct LiveStatus {
     clock: Arc<dyn Clock>,
     began: RunTime,
     model_call: Option<LiveModelCall>,
-    /// When the next attempt begins, and why it is needed.
+    /// The time of the next attempt, and the reason for it.
     retry: Option<(RunTime, String)>,
-    /// The end of the model's reasoning.
+    /// The end of the model's reasoning so far.
     reasoning: String,
     calls: Vec<LiveCall>,
     servers: Vec<(String, ServerState)>,
@@ -60,10 +60,10 @@ struct LiveCall {
     effect: Option<EffectId>,
     title: String,
     since: RunTime,
-    /// The last lines that it has printed.
+    /// The last lines of its output.
     output: Vec<String>,
     progress: Option<String>,
-    /// What the sub-agent that it runs has used.
+    /// The usage of its sub-agent: model calls, tokens and cost.
     subagent: Option<(u32, Tokens, Option<MicroUsd>)>,
 }
 
@@ -81,13 +81,13 @@ pub(super) struct LiveTotals {
 
 pub(super) const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// The reasoning that is kept, in bytes.
+/// Limit of the kept reasoning, in bytes.
 const MAX_REASONING: usize = 2_000;
 
-/// The lines of reasoning, and of the output of a call that runs alone.
+/// The number of shown lines of reasoning, or of the output of a call that runs alone.
 const TAIL_LINES: usize = 3;
 
-/// The calls that are shown.
+/// The maximum number of shown calls.
 const MAX_CALLS: usize = 8;
 
 impl LiveStatus {
@@ -106,7 +106,7 @@ impl LiveStatus {
         }
     }
 
-    /// Returns whether anything goes on.
+    /// Returns whether any activity is in progress.
     pub(super) fn is_active(&self) -> bool {
         let is_starting = self.servers.iter().any(|(_, state)| *state == ServerState::Starting);
         self.model_call.is_some() || self.retry.is_some() || !self.calls.is_empty() || is_starting
@@ -118,7 +118,7 @@ impl LiveStatus {
         self.totals.get_or_insert_default().limits = limits;
     }
 
-    /// Nothing goes on any more.
+    /// Ends all activities.
     pub(super) fn end_run(&mut self) {
         self.end_model_call();
         self.retry = None;
@@ -182,7 +182,7 @@ impl LiveStatus {
         self.calls.retain(|call| call.id != *id);
     }
 
-    /// A call runs after its authorization, for which the user may have needed long.
+    /// Begins the time of a call when it runs, since its authorization may have waited for the user.
     pub(super) fn run_call(&mut self, id: &CallId, effect: EffectId) {
         let now = self.clock.now();
         if let Some(call) = self.call(id) {
@@ -226,7 +226,7 @@ impl LiveStatus {
         self.calls.iter_mut().find(|call| call.id == *id)
     }
 
-    /// Returns the lines for a terminal of this width: at most so many, and none that wraps.
+    /// Returns the lines for a terminal of this width: `most` at most, and none wider than the terminal.
     pub(super) fn lines(&self, frame: usize, columns: usize, most: usize) -> Vec<String> {
         if !self.is_active() {
             return Vec::new();
@@ -304,7 +304,7 @@ impl LiveStatus {
         area
     }
 
-    /// Returns the totals, as many of them as fit, the most important ones first.
+    /// Returns the most important totals that fit.
     fn totals_line(&self, now: RunTime, columns: usize) -> Option<String> {
         let totals = self.totals.as_ref()?;
         let LiveTotals { limits, step, usage, cost, context, window } = totals;
@@ -344,7 +344,7 @@ impl LiveStatus {
     }
 }
 
-/// The lines of the area while it is put together.
+/// The lines of the area under construction.
 struct StatusLines {
     spinner: &'static str,
     painter: Painter,
@@ -365,7 +365,7 @@ impl StatusLines {
         self.lines.push(format!("{mark} {}", fit(text, self.columns.saturating_sub(3))));
     }
 
-    /// Adds the last of these lines, indented and dimmed.
+    /// Adds the last `most` of these lines, indented and dimmed.
     fn details<'a>(&mut self, lines: impl DoubleEndedIterator<Item = &'a str>, most: usize) {
         let mut tail: Vec<&str> =
             lines.rev().filter(|line| !line.trim().is_empty()).take(most).collect();
@@ -377,12 +377,12 @@ impl StatusLines {
     }
 }
 
-/// Returns the columns that a text takes at most.
+/// Returns an upper limit for the columns of a text.
 pub(super) fn width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
-/// Returns the columns of a character; two for all that may take as many.
+/// Returns the columns of a character; two for every character that may be wide.
 fn char_width(c: char) -> usize {
     let is_narrow = matches!(c,
         '\0'..='\u{10ff}' | '\u{2010}'..='\u{2027}' | '\u{2190}'..='\u{21ff}'
@@ -390,7 +390,7 @@ fn char_width(c: char) -> usize {
     if is_narrow { 1 } else { 2 }
 }
 
-/// Returns as much of a text as fits; a shortened text ends with `…`.
+/// Returns the part of a text that fits. A shortened text ends with `…`.
 pub(super) fn fit(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();

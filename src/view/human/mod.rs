@@ -1,8 +1,9 @@
 //! The log for people, on standard error.
 //!
-//! [`HumanLog`] turns public events into lines; the catalogue has the sentences, [`call_summary`] summarizes the
-//! arguments of a tool call, `call_blocks` groups the lines of calls that run in parallel, and `terminal_screen`
-//! draws an area below the log with what `live_status` knows of the present activity, or `batch_table` of a batch. Every byte from a model, a tool or a file name is sanitized first.
+//! [`HumanLog`] converts public events to lines, with the sentences of the catalogue. [`call_summary`] summarizes the
+//! arguments of a tool call, and `call_blocks` groups the lines of calls that run in parallel. `terminal_screen` draws
+//! an area below the log: the present activity from `live_status`, or the table of a batch from `batch_table`. All text
+//! from a model, a tool or a file name is sanitized first.
 
 mod batch_table;
 mod call_blocks;

@@ -1,4 +1,4 @@
-//! A log with an area below it that is drawn again and again: the present activity.
+//! A log with a redrawn area below it, which shows the present activity.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -16,72 +16,72 @@ use crate::view::background_writer::{
 pub(super) enum DrawCommand {
     /// Whole lines.
     Lines(String),
-    /// Text as it arrives.
+    /// Text as it arrives, possibly part of a line.
     Stream(String),
-    /// Something begins to go on, which the status area shows.
+    /// Begins drawing the status area, because an activity has begun.
     Wake,
-    /// Whether nothing is drawn or written, since the terminal is used for something else.
+    /// Pauses or resumes drawing and writing, while the terminal is used for something else.
     Pause(bool),
 }
 
-/// A terminal as it is before a drawing.
+/// The state of a terminal before a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalView {
-    /// Its columns.
+    /// The number of columns.
     pub columns: usize,
-    /// Its rows.
+    /// The number of rows.
     pub rows: usize,
-    /// Who writes to it.
+    /// The other program that writes to it.
     pub user: TerminalUser,
 }
 
-/// Who writes to a terminal besides the programs that this one has started.
+/// Another program that writes to the terminal, besides the programs started by this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TerminalUser {
-    /// No one.
+    /// No other program.
     #[default]
     None,
-    /// A shell did, while this program was stopped. What was drawn before is above what the shell has written.
+    /// A shell has written while this program was stopped. The previous drawing is above the shell's output.
     Before,
-    /// A shell does, and this program runs in the background.
+    /// A shell writes now, and this program runs in the background.
     Now,
 }
 
 impl TerminalView {
-    /// Returns a terminal of this size to which no one else writes.
+    /// Returns a terminal of this size to which no other program writes.
     pub fn new(columns: usize, rows: usize) -> Self {
         Self { columns, rows, user: TerminalUser::None }
     }
 }
 
-/// A terminal with an area below the log that is redrawn: the line that is still incomplete, and the present activity.
+/// A terminal with a redrawn area below the log: the incomplete last line, and the present activity.
 ///
-/// Each change is one write, which erases the area, adds to the log, and draws the area again.
+/// Each change is a single write that erases the area, adds to the log, and draws the area again.
 pub(super) struct TerminalScreen<W, A> {
     out: W,
     live: A,
-    /// Returns the terminal as it is; called before each drawing.
+    /// Returns the present state of the terminal. Called before each drawing.
     view: Box<dyn Fn() -> TerminalView + Send>,
-    /// Whole lines that are not written yet.
+    /// Whole lines to be written.
     pending: String,
-    /// The last line of the log, if it is incomplete.
+    /// The incomplete last line of the log.
     partial: String,
-    /// Its end, which is drawn, with spaces for tabs.
+    /// The drawn end of the incomplete line, with tabs as spaces.
     partial_end: String,
-    /// The widths of the lines of the area that is drawn.
+    /// The widths of the drawn lines of the area.
     drawn: Vec<usize>,
     is_paused: bool,
     frame: usize,
 }
 
-/// How often the area is drawn.
+/// The interval at which the area is drawn.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 
-/// In fewer columns nothing is drawn: lines of the area would wrap, and a terminal that gets wider undoes that before it says
-/// so, so that too much would be erased.
+/// With fewer columns nothing is drawn: lines of the area would wrap. A terminal that gets wider joins wrapped lines
+/// before it reports its new width, so too much would be erased.
 const MIN_COLUMNS: usize = 20;
 
-/// The lines of an incomplete line that are drawn.
+/// The number of rows for the incomplete line.
 const PARTIAL_LINES: usize = 6;
 
 impl<W: Write, A: LiveArea> TerminalScreen<W, A> {
@@ -103,7 +103,7 @@ impl<W: Write, A: LiveArea> TerminalScreen<W, A> {
         !self.is_paused && (!self.partial.is_empty() || self.live.is_active())
     }
 
-    /// Writes what is pending, and draws the area or leaves it out.
+    /// Writes pending lines, and draws the area or omits it.
     fn draw(&mut self, area: Area) -> io::Result<()> {
         let TerminalView { columns, rows, user } = (self.view)();
         let mut bytes = Vec::new();
@@ -111,11 +111,11 @@ impl<W: Write, A: LiveArea> TerminalScreen<W, A> {
             self.drawn.clear();
         }
         if !self.drawn.is_empty() {
-            // The terminal may be narrower now, so that lines have wrapped.
+            // The terminal may be narrower than before, so lines may have wrapped.
             let height: usize =
                 self.drawn.iter().map(|width| width.div_ceil(columns.max(1)).max(1)).sum();
             self.drawn.clear();
-            // Line by line: some terminals keep what is cleared as a whole among what has scrolled away.
+            // Cleared line by line, since some terminals move what is cleared as a whole to their scrollback.
             queue!(bytes, MoveToColumn(0), Clear(ClearType::CurrentLine))?;
             for _ in 1..height {
                 queue!(bytes, MoveUp(1), Clear(ClearType::CurrentLine))?;
@@ -127,7 +127,7 @@ impl<W: Write, A: LiveArea> TerminalScreen<W, A> {
             let most = PARTIAL_LINES.min(rows.saturating_sub(2));
             if lines.len() > most {
                 lines.drain(..lines.len() - most);
-                // What does not fit now never will; a line may be long, and is drawn often.
+                // Only the end that fits is kept: a line may be long, and is drawn often.
                 self.partial_end = lines.concat();
             }
             let left = rows.saturating_sub(2 + lines.len());
@@ -156,14 +156,14 @@ impl<W: Write, A: LiveArea> TerminalScreen<W, A> {
     }
 }
 
-/// Whether the area is drawn below the log.
+/// Whether the area is drawn or omitted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Area {
     Drawn,
     Omitted,
 }
 
-/// Returns the columns of a line, without its colours.
+/// Returns the columns of a line, without its color codes.
 fn visible_width(line: &str) -> usize {
     let mut total = 0;
     let mut rest = line;
@@ -209,9 +209,9 @@ impl<W: Write + Send, A: LiveArea> WriteTarget<DrawCommand> for TerminalScreen<W
     fn flush(&mut self) -> io::Result<()> {
         match (self.pending.is_empty(), self.drawn.is_empty()) {
             (true, _) => Ok(()),
-            // The line of a question is not over.
+            // The line of a question is not complete.
             _ if self.is_paused => Ok(()),
-            // What has just begun may be over before it is worth a drawing.
+            // A new activity may end before it is worth a drawing.
             (false, true) => self.draw(Area::Omitted),
             (false, false) => self.draw(Area::Drawn),
         }
@@ -233,7 +233,7 @@ impl<W: Write + Send, A: LiveArea> WriteTarget<DrawCommand> for TerminalScreen<W
     }
 }
 
-/// Not a terminal: only whole lines are written.
+/// An output that is not a terminal gets whole lines only.
 impl<W: Write + Send> WriteTarget<DrawCommand> for PlainTarget<W> {
     fn write_item(&mut self, draw: DrawCommand) -> io::Result<()> {
         match draw {
@@ -272,7 +272,7 @@ mod tests {
 
     type Screen<'a> = TerminalScreen<&'a mut Vec<u8>, Arc<Mutex<LiveStatus>>>;
 
-    /// Returns what is written, with the erased area as `<`, and without the frame around each write.
+    /// Returns the written text, with `<` for each erased area, and without the frame of each write.
     fn drawn(script: impl FnOnce(&mut Screen<'_>, &Mutex<LiveStatus>)) -> String {
         drawn_on(|| TerminalView::new(80, 24), script)
     }
@@ -330,7 +330,7 @@ mod tests {
         );
     }
 
-    /// After a stop the shell's lines are not erased, and in the background they are not drawn over.
+    /// The output of a shell is not erased after a stop, and not drawn over while this program is in the background.
     #[test]
     fn what_a_shell_has_written_stays() {
         for (user, expected) in
@@ -352,7 +352,7 @@ mod tests {
         }
     }
 
-    /// Only the end of a long line is drawn, and only that is looked at again; the log gets it whole.
+    /// Only the end of a long line is drawn and kept for drawing. The log gets the whole line.
     #[test]
     fn the_end_of_a_long_line_is_drawn() {
         for (columns, rows) in [(80, 24), (20, 3), (20, 1), (20, 0)] {
@@ -373,7 +373,7 @@ mod tests {
         }
     }
 
-    /// At the end of the log, too.
+    /// Lines that wait during a pause are written when it ends, or at the end of the log.
     #[test]
     fn lines_wait_for_the_end_of_a_pause() {
         let waiting = |end: fn(&mut Screen<'_>)| {

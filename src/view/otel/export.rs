@@ -1,4 +1,4 @@
-//! Exports spans and metrics to a collector, on a thread of its own.
+//! Export of spans and metrics to a collector, on a separate thread.
 
 use std::io;
 use std::sync::Arc;
@@ -17,8 +17,7 @@ use crate::view::result::RunResult;
 use crate::view::run_info::RunInfo;
 use crate::view::sink::ReportSink;
 
-/// A request to a collector. Its body has a known length, which must be sent (`Content-Length`): some collectors
-/// accept nothing else.
+/// A request to a collector. The length of the body must be sent (`Content-Length`), since some collectors require it.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportRequest<'a> {
     /// The URL.
@@ -27,21 +26,21 @@ pub struct ExportRequest<'a> {
     pub headers: &'a [(String, String)],
     /// The body.
     pub body: &'a [u8],
-    /// How long it may take.
+    /// The timeout of the request.
     pub timeout: Duration,
 }
 
-/// Sends a request and waits for the answer. Fails with a message for the user if the collector cannot be reached or
-/// refuses.
+/// Sends a request, and waits for the answer. Fails with a message for the user if the collector cannot be reached or
+/// refuses the request.
 type HttpSender = Box<dyn FnMut(&ExportRequest<'_>) -> Result<(), String> + Send>;
 
-/// Sends the spans of a run.
+/// Sends the spans and metrics of a run.
 pub struct OtelSink {
     span_builder: SpanBuilder,
     writer: BackgroundWriter<OtelSpan>,
 }
 
-/// Sends the spans of a sub-agent's run with those of the run that dispatched it.
+/// Sends the spans of a sub-agent's run together with those of the dispatching run.
 struct SubagentSpans {
     span_builder: SpanBuilder,
     queue: Arc<WriteQueue<OtelSpan>>,
@@ -50,16 +49,16 @@ struct SubagentSpans {
 /// The maximum number of spans per request.
 const MAX_BATCH: usize = 256;
 
-/// How long a span waits for others before it is sent.
+/// The time that a span waits for others before it is sent.
 const EXPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long metrics wait for more before they are sent during a run.
+/// The interval at which metrics are sent during a run.
 const METRICS_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long the end of a run waits for the collector.
+/// Timeout for the collector at the end of a run.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Failures in a row after which nothing more is sent.
+/// The number of failures in a row after which nothing more is sent.
 const MAX_FAILURES: u32 = 3;
 
 struct BatchExporter {
@@ -73,18 +72,18 @@ struct BatchExporter {
     for_metrics: Option<SignalExporter>,
 }
 
-/// Sends traces or metrics.
+/// Sends the data of one signal: traces or metrics.
 struct SignalExporter {
     settings: SignalSettings,
     failures: u32,
 }
 
 impl OtelSink {
-    /// Returns a sink for the spans of a run.
+    /// Returns a sink for the spans and metrics of a run.
     ///
     /// # Errors
     ///
-    /// Fails when the thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub fn new(
         settings: OtelSettings,
         info: &RunInfo,
@@ -131,7 +130,7 @@ impl ReportSink for OtelSink {
         Some(Box::new(SubagentSpans { span_builder, queue: self.writer.queue() }))
     }
 
-    /// Waits briefly, and never fails: a run does not depend on its collector.
+    /// Waits a short time, and never fails: a run does not depend on its collector.
     fn finish(self: Box<Self>, timeout: Option<Duration>) -> Result<(), OutputError> {
         let timeout = timeout.map_or(SHUTDOWN_TIMEOUT, |most| most.min(SHUTDOWN_TIMEOUT));
         if let Err(lost) = self.writer.finish(Some(timeout)) {
@@ -151,7 +150,7 @@ impl ReportSink for SubagentSpans {
 }
 
 impl Drop for SubagentSpans {
-    /// Ends what a run that broke off has left open.
+    /// Ends the open spans of a run that broke off.
     fn drop(&mut self) {
         for span in self.span_builder.close_all() {
             let _ = self.queue.write(span);

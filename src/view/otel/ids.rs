@@ -1,4 +1,4 @@
-//! The ids of traces and spans, and the header that propagates them.
+//! Ids of traces and spans, and the header that propagates them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// The trace and the span that the process belongs to (W3C Trace Context, `TRACEPARENT`).
+/// The trace and the span of which the process is a part (W3C Trace Context, `TRACEPARENT`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
     pub(super) trace: u128,
@@ -20,7 +20,7 @@ pub struct TraceParent {
 #[error("the trace parent is not of the form 00-<32 hex digits>-<16 hex digits>-<2 hex digits>")]
 pub struct TraceParentError;
 
-/// Generates the ids of one run: deterministic for a run, and unique to it.
+/// Generates the ids of one run. They are deterministic for a run, and unique to it.
 #[derive(Clone, Debug)]
 pub(super) struct TraceIdGenerator {
     seed: Vec<u8>,
@@ -28,13 +28,13 @@ pub(super) struct TraceIdGenerator {
 }
 
 impl TraceIdGenerator {
-    /// Returns the ids of a run of this session that began at this time.
+    /// Returns the generator for the run of a session that began at this time.
     pub(super) fn new(session: &str, began: jiff::Timestamp) -> Self {
         let seed = [session.as_bytes(), b"\0", &began.as_nanosecond().to_le_bytes()].concat();
         Self { seed, next: 0 }
     }
 
-    /// Returns the id of a trace. An id of all zeros is invalid.
+    /// Returns the id of a trace. An id of all zeros would be invalid.
     pub(super) fn trace(&mut self) -> u128 {
         u128::from_be_bytes(self.next_bytes()) | 1
     }
@@ -54,7 +54,7 @@ impl TraceIdGenerator {
 impl FromStr for TraceParent {
     type Err = TraceParentError;
 
-    /// Parses the header; of a later version, the part that is known.
+    /// Parses the header. Of a later version, only the known part is read.
     fn from_str(text: &str) -> Result<Self, TraceParentError> {
         let mut parts = text.trim().split('-');
         let mut number = |digits| {

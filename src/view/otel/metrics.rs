@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::span::{OtelSpan, SpanKind, encode_resource, encode_scope, nanos, text_attribute};
 
-/// The bucket boundaries of durations, in seconds, as the conventions name them.
+/// Bucket boundaries of durations, in seconds, as specified by the conventions.
 const DURATION_BOUNDS: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 
-/// The bucket boundaries of tokens, as the conventions name them: the powers of four.
+/// Bucket boundaries of token counts, as specified by the conventions: powers of four.
 const TOKEN_BOUNDS: [f64; 14] = [
     1.0,
     4.0,
@@ -29,7 +29,7 @@ const TOKEN_BOUNDS: [f64; 14] = [
     67_108_864.0,
 ];
 
-/// The attributes that the metrics of a model call share with its span.
+/// The attributes that metrics of a model call share with its span.
 const SHARED_ATTRIBUTES: [&str; 4] = [
     "gen_ai.operation.name",
     "gen_ai.provider.name",
@@ -37,11 +37,11 @@ const SHARED_ATTRIBUTES: [&str; 4] = [
     "gen_ai.response.model",
 ];
 
-/// The model calls of a run and its sub-agents.
+/// Metrics of the model calls of a run and its sub-agents.
 pub(super) struct ModelMetrics {
     durations: Histogram,
     tokens: Histogram,
-    /// The time that they cover.
+    /// The period that the metrics cover.
     period: Option<(Timestamp, Timestamp)>,
 }
 
@@ -63,7 +63,7 @@ struct HistogramPoint {
 }
 
 impl ModelMetrics {
-    /// Returns metrics without any model call.
+    /// Returns empty metrics.
     pub(super) fn new() -> Self {
         Self {
             durations: Histogram {
@@ -84,7 +84,7 @@ impl ModelMetrics {
         }
     }
 
-    /// Adds a model call; other spans count for nothing.
+    /// Adds a model call. Other spans are ignored.
     pub(super) fn record(&mut self, span: &OtelSpan) {
         if span.kind != SpanKind::Client {
             return;
@@ -159,7 +159,7 @@ impl Histogram {
             })
         };
         let points: Vec<Value> = self.points.iter().map(point).collect();
-        // 2: cumulative.
+        // 2 is cumulative.
         let histogram = json!({ "aggregationTemporality": 2, "dataPoints": points });
         json!({
             "name": self.name,

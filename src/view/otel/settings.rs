@@ -1,4 +1,4 @@
-//! Whether and where to send traces and metrics, from the standard OpenTelemetry environment variables.
+//! Settings of the export of traces and metrics, from the standard OpenTelemetry environment variables.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,33 +8,33 @@ use thiserror::Error;
 
 use super::ids::TraceParent;
 
-/// Where traces and metrics are sent.
+/// Settings of the export of traces and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtelSettings {
-    /// Where traces are sent; `None` if they are off.
+    /// The destination of traces; `None` if they are off.
     pub traces: Option<SignalSettings>,
-    /// Where metrics are sent; `None` if they are off.
+    /// The destination of metrics; `None` if they are off.
     pub metrics: Option<SignalSettings>,
     /// The name of the service and other attributes of this process.
     pub resource: Vec<(String, String)>,
     /// The parent of the run's span.
     pub parent: Option<TraceParent>,
-    /// Whether prompts, replies, and the arguments and results of tool calls are sent too.
+    /// Whether prompts, replies, and the arguments and results of tool calls are sent, too.
     pub captures_content: bool,
 }
 
-/// Where and how traces or metrics are sent.
+/// The destination of traces or metrics.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SignalSettings {
     /// The URL.
     pub url: String,
-    /// Additional headers; may be secret.
+    /// Additional headers, which may be secret.
     pub headers: Vec<(String, String)>,
-    /// How long one request may take.
+    /// The timeout of one request.
     pub timeout: Duration,
 }
 
-/// The variables of traces or metrics. Each takes precedence over the common one, which has no name of a signal.
+/// The variables of one signal. Each takes precedence over the common variable, which has no signal in its name.
 struct SignalVariables {
     endpoint: &'static str,
     protocol: &'static str,
@@ -45,7 +45,7 @@ struct SignalVariables {
     path: &'static str,
 }
 
-/// Why traces cannot be sent.
+/// The reason why traces or metrics cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{name}: {problem}")]
 pub struct OtelSettingsError {
@@ -76,14 +76,14 @@ const METRICS: SignalVariables = SignalVariables {
     path: "v1/metrics",
 };
 
-/// The variable of the instrumentations for generative AI that asks for content.
+/// The variable that asks for content, common to instrumentations for generative AI.
 const CAPTURE_CONTENT: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 
 /// The default timeout of a request.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl OtelSettings {
-    /// Reads the environment; `None` if traces and metrics are off.
+    /// Reads the environment. Returns `None` if traces and metrics are off.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl OtelSettings {
 }
 
 impl SignalSettings {
-    /// Reads the variables of a signal; `None` if it is off.
+    /// Reads the variables of a signal. Returns `None` if the signal is off.
     fn from_env(
         env: &impl Fn(&str) -> Option<String>,
         own: &SignalVariables,
@@ -134,7 +134,7 @@ impl SignalSettings {
             let problem = format!("'{value}' is not an http URL");
             return Err(OtelSettingsError { name, problem });
         }
-        // Collectors of the binary form over HTTP accept JSON at the same URL.
+        // Collectors with the binary HTTP protocol accept JSON at the same URL.
         let protocol = find([own.protocol, PROTOCOL]);
         if let Some((name, value)) = protocol.filter(|(_, value)| !value.starts_with("http/")) {
             let problem = format!("unsupported protocol '{value}'; supported: http/json");
@@ -164,7 +164,7 @@ fn parse_pairs(list: &str) -> Vec<(String, String)> {
 }
 
 impl fmt::Debug for SignalSettings {
-    /// Leaves the values of headers out.
+    /// Omits the values of headers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
         let Self { url, timeout, .. } = self;
@@ -208,7 +208,7 @@ mod tests {
         assert!(!settings.captures_content);
         assert!(read(&[on, (CAPTURE_CONTENT, "true")]).unwrap().unwrap().captures_content);
         assert_eq!(urls(&read(&[on, none[1]]).unwrap().unwrap()), (traces, None));
-        // Whether traces are wanted says nothing of metrics.
+        // Turning traces on does not turn metrics on.
         for vars in [
             &[on, none[0]][..],
             &[on, unsampled],

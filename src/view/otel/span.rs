@@ -1,4 +1,4 @@
-//! Spans of a trace, and their encoding: OTLP in JSON, where ids are hexadecimal and large numbers are strings.
+//! Spans of a trace, and their OTLP encoding in JSON, where ids are hexadecimal and large numbers are strings.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,10 +12,10 @@ pub(super) struct OtelSpan {
     pub(super) kind: SpanKind,
     pub(super) started_at: Timestamp,
     pub(super) ended_at: Timestamp,
-    /// As OTLP writes them, like the events.
+    /// The attributes in their OTLP form. The events are in that form, too.
     pub(super) attributes: Vec<Value>,
     pub(super) events: Vec<Value>,
-    /// Why it failed, if it did.
+    /// The error of a failed operation.
     pub(super) error: Option<String>,
 }
 
@@ -29,7 +29,7 @@ pub(super) enum SpanKind {
 }
 
 impl OtelSpan {
-    /// Adds an attribute with a value as OTLP writes it.
+    /// Adds an attribute, with its value in the OTLP form.
     pub(super) fn set(&mut self, key: &str, value: &Value) {
         self.attributes.push(json!({ "key": key, "value": value }));
     }
@@ -46,7 +46,7 @@ impl OtelSpan {
         self.set(key, &json!({ "doubleValue": number }));
     }
 
-    /// Marks the span as failed; `kind` has few values.
+    /// Marks the span as failed. `kind` is one of few values.
     pub(super) fn set_error(&mut self, kind: &str, message: &str) {
         self.set_text("error.type", kind);
         self.error = Some(message.to_owned());
@@ -87,7 +87,7 @@ impl OtelSpan {
     }
 }
 
-/// Returns the body of a request for spans.
+/// Returns the body of a request that sends spans.
 pub(super) fn encode_spans(
     trace: u128,
     resource: &[(String, String)],
@@ -101,24 +101,24 @@ pub(super) fn encode_spans(
         .into_bytes()
 }
 
-/// Returns this process as the origin of spans or metrics.
+/// Returns the resource: this process as the origin of spans or metrics.
 pub(super) fn encode_resource(resource: &[(String, String)]) -> Value {
     let attributes: Vec<Value> =
         resource.iter().map(|(key, text)| text_attribute(key, text)).collect();
     json!({ "attributes": attributes })
 }
 
-/// Returns the part of the program that makes spans and metrics.
+/// Returns the scope: the program as the instrumentation of spans and metrics.
 pub(super) fn encode_scope() -> Value {
     json!({ "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// Returns an attribute that is a text.
+/// Returns a text attribute.
 pub(super) fn text_attribute(key: &str, text: &str) -> Value {
     json!({ "key": key, "value": { "stringValue": text } })
 }
 
-/// Returns a time as OTLP writes it.
+/// Returns a time in the OTLP form: nanoseconds since 1970, as a string.
 pub(super) fn nanos(time: Timestamp) -> String {
     time.as_nanosecond().max(0).to_string()
 }

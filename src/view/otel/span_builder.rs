@@ -1,4 +1,4 @@
-//! Turns public events into spans.
+//! Conversion of public events to spans.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::view::public_events::{
     SubagentCall, ToolCallEnd, ToolCallStart,
 };
 
-/// Folds the public events of a run into spans.
+/// Builds the spans of a run from its public events.
 pub(super) struct SpanBuilder {
     pub(super) trace: u128,
     root: u64,
@@ -25,19 +25,19 @@ pub(super) struct SpanBuilder {
     model: Arc<str>,
     run: Option<OtelSpan>,
     call: Option<(EffectId, OtelSpan)>,
-    /// The tool calls that have not ended, with the usage and cost of their own model calls.
+    /// The tool calls that have not ended, with the usage and cost of model calls of their sub-agents.
     tools: HashMap<CallId, (OtelSpan, Usage, Option<MicroUsd>)>,
     usage: Usage,
     latest: Timestamp,
-    /// The task, if prompts, replies, and the arguments and results of tool calls are sent.
+    /// The task, if content is sent: prompts, replies, and the arguments and results of tool calls.
     content: Option<Arc<str>>,
 }
 
-/// The longest text of a message, an argument or a result that is sent, in characters.
+/// Length limit of a sent message, argument or result, in characters.
 const MAX_CONTENT: usize = 32 << 10;
 
 impl SpanBuilder {
-    /// Returns a builder for a run that began at this time, below `parent`.
+    /// Returns a builder for a run that began at this time, with the span `parent` above it.
     pub(super) fn new(
         session: &str,
         began: Timestamp,
@@ -61,21 +61,21 @@ impl SpanBuilder {
         }
     }
 
-    /// Returns a builder for the run of a sub-agent that a tool call has dispatched; `None` if the call does not run.
+    /// Returns a builder for the run of a sub-agent dispatched by a tool call; `None` if the call does not run.
     pub(super) fn below_call(&self, call: &CallId) -> Option<Self> {
         let (span, ..) = self.tools.get(call)?;
         let parent = TraceParent { trace: self.trace, span: span.id, is_sampled: true };
-        // The span of the call has the task among its arguments.
+        // The task is among the arguments in the span of the call.
         let content = self.content.as_ref().map(|_| "".into());
         Some(Self::new(&format!("{:016x}", span.id), self.latest, Some(parent), content))
     }
 
-    /// Returns the parent for the commands of the run.
+    /// Returns the trace parent for the commands of the run.
     pub(super) fn trace_parent(&self) -> TraceParent {
         TraceParent { trace: self.trace, span: self.root, is_sampled: true }
     }
 
-    /// Adds an event; returns the span that it ends.
+    /// Adds an event. Returns the span that the event ends.
     pub(super) fn on_event(&mut self, event: &PublicEvent) -> Option<OtelSpan> {
         let at = event.ts;
         self.latest = at;
@@ -110,7 +110,7 @@ impl SpanBuilder {
         None
     }
 
-    /// Returns the open spans, when nothing more follows.
+    /// Returns the open spans, at the end of the events.
     pub(super) fn close_all(&mut self) -> Vec<OtelSpan> {
         let call = self.call.take().map(|(_, span)| span);
         let open = call.into_iter().chain(self.tools.drain().map(|(_, (span, ..))| span));
@@ -225,7 +225,7 @@ impl SpanBuilder {
         self.tools.insert(start.id.clone(), (span, Usage::default(), None));
     }
 
-    /// A model call of a sub-agent is an event of the tool call that made it, and counts for the run.
+    /// Adds a sub-agent's model call as an event of the dispatching tool call. Its usage counts for the run.
     fn add_subagent_call(&mut self, at: Timestamp, call: &SubagentCall) {
         self.usage = self.usage + call.usage;
         if let Some((span, usage, sum)) = self.tools.get_mut(&call.tool_call_id) {
@@ -242,7 +242,7 @@ impl SpanBuilder {
             set_usage(&mut tool, used);
         }
         set_cost(&mut tool, cost);
-        // The output of a tool may be secret; its status is enough unless the user asks for it.
+        // The output of a tool may be secret; without the user's consent, only the status is sent.
         if self.content.is_some() {
             tool.set_text("gen_ai.tool.call.result", bounded(&end.output));
         }
@@ -258,7 +258,7 @@ impl SpanBuilder {
     }
 }
 
-/// Returns a message as the conventions write it.
+/// Returns a message in the form of the conventions.
 fn message(role: &str, text: &str, finish: Option<&str>) -> String {
     let parts = json!([{ "type": "text", "content": bounded(text) }]);
     let mut message = json!({ "role": role, "parts": parts });
@@ -268,7 +268,7 @@ fn message(role: &str, text: &str, finish: Option<&str>) -> String {
     json!([message]).to_string()
 }
 
-/// Returns the beginning of a text that is too long to be sent.
+/// Returns a text, cut to the length limit.
 fn bounded(text: &str) -> &str {
     text.char_indices().nth(MAX_CONTENT).map_or(text, |(end, _)| &text[..end])
 }
@@ -294,7 +294,7 @@ fn set_cost(span: &mut OtelSpan, cost: Option<MicroUsd>) {
     }
 }
 
-/// Sets the name of the model, and its provider as the conventions name it.
+/// Sets the name of the model, and its provider under the name that the conventions use.
 fn set_model(span: &mut OtelSpan, model: &str) {
     let provider = match model.split_once('/').map_or("", |(provider, _)| provider) {
         "openai-chat" => "openai",

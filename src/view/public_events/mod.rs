@@ -1,8 +1,9 @@
-//! The public events: the one vocabulary for people and programs.
+//! The public events: one vocabulary for people and for programs.
 //!
-//! [`EventProjector`] turns [`RunEvent`](crate::port::RunEvent)s into [`PublicEvent`]s; the human log, the JSON
-//! stream, the log file, reports and traces are made of them alone. Starts and ends come in pairs: each
-//! `api_call_start` has its `api_call_end`, each `tool_call_start` its `tool_call_end`, whatever comes in between.
+//! [`EventProjector`] converts [`RunEvent`](crate::port::RunEvent)s to [`PublicEvent`]s. The human log, the JSON
+//! stream, the log file, reports and traces are made only from public events. Starts and ends come in pairs: each
+//! `api_call_start` has its `api_call_end`, and each `tool_call_start` its `tool_call_end`, whatever happens in
+//! between.
 
 mod projector;
 mod public_event;
@@ -22,5 +23,5 @@ pub use public_event::{
 pub(in crate::view) use public_event::{decision_of, line_schema_with};
 pub(super) use serialize::{TokenUsage, dollars, millis, reason, seconds};
 
-/// The version of the public events and of the result document; increased when the meaning of either changes.
+/// The version of the public events and of the result document. It increases when the meaning of either changes.
 pub const SCHEMA: u32 = 1;

@@ -1,4 +1,4 @@
-//! Turns the events of the driver into public events.
+//! Conversion of the driver's events to public events.
 
 use std::sync::{Arc, OnceLock};
 
@@ -24,34 +24,34 @@ use crate::types::{
 };
 use crate::view::RunInfo;
 
-/// Projects the events of the driver to public events. Pure: the same run gives the same events.
+/// Converts the driver's events to public events. The conversion is pure: the same run gives the same events.
 pub struct EventProjector {
     info: Arc<RunInfo>,
     seq: u64,
-    /// When the run began, in session time.
+    /// The start of the run, in session time.
     started_at: RunTime,
-    /// When the present event came.
+    /// The time of the present event, in session time.
     now: RunTime,
-    /// When the present state was entered.
+    /// The time at which the present state was entered, in session time.
     entered_at: RunTime,
     call: Option<OpenModelCall>,
     tools: ToolCallTracker,
-    /// Whether a compaction was reported that has not ended.
+    /// Whether a reported compaction has not ended.
     is_compacting: bool,
     usage: BudgetUsage,
     /// Model calls of sub-agents, including those before this run.
     subagent_calls: u32,
-    /// The state before the next event, by which the chart determines the guard.
+    /// The state before the next event, from which the chart determines the guard.
     state_before: Option<State>,
     warnings: Throttle,
-    /// The checks that the present answer did not pass, and what their commands printed last.
+    /// The failed checks of the present answer, with the last output of their commands.
     failed_checks: Vec<String>,
-    /// Why the last answer was not accepted.
+    /// The reason why the last answer was not accepted.
     rejection: Option<Arc<str>>,
     events: Vec<PublicEvent>,
 }
 
-/// A running model call; there is never more than one.
+/// The running model call. There is never more than one.
 #[derive(Clone)]
 struct OpenModelCall {
     id: EffectId,
@@ -59,12 +59,12 @@ struct OpenModelCall {
     attempt: u32,
     started_at: RunTime,
     first_byte: Option<TimeSpan>,
-    /// The model, if it is another one than that of the run.
+    /// The model, if it differs from that of the run.
     model: Option<Arc<str>>,
 }
 
 impl EventProjector {
-    /// Returns a projector for a new run; its first event gets the number after `seq`.
+    /// Returns a projector for a new run. The first event gets the number after `seq`.
     pub fn new(info: Arc<RunInfo>, seq: u64) -> Self {
         let subagent_calls = info.prior_usage.costs.subagent_calls;
         Self {
@@ -141,7 +141,7 @@ impl EventProjector {
         self.emit_starts(machine, output);
     }
 
-    /// First what has ended, then the machine's notes, then its transitions, then what begins.
+    /// Emits ends first, then the machine's notes, then its transitions, then starts.
     fn event(&mut self, event: &Event, machine: &Machine, output: &MachineOutput) {
         self.call_ended(event, machine, output);
         self.emit_subagent_usage(event, machine);
@@ -160,7 +160,7 @@ impl EventProjector {
         }
         let mut before = self.state_before.replace(machine.state.clone());
         for change in &output.transitions {
-            // The state between two transitions of one event is not known.
+            // The state between two transitions of one event is unknown.
             let guard =
                 before.take().and_then(|state| guard_name(&state, self.now, event, *change));
             let duration = self.now.since(self.entered_at);
@@ -175,7 +175,7 @@ impl EventProjector {
         self.emit_starts(machine, output);
     }
 
-    /// Emits what begins.
+    /// Emits the starts of calls.
     fn emit_starts(&mut self, machine: &Machine, output: &MachineOutput) {
         let run = machine.state.run();
         for effect in &output.effects {
@@ -221,7 +221,7 @@ impl EventProjector {
         self.call = None;
         let run = machine.state.run();
         let PricedUsage { usage, cost } = PricedUsage::between(self.usage, run, Some(event));
-        // Another model, which this event may have led to, has a price of its own.
+        // This event may have changed the model, and the new model may have another price.
         let has_price =
             self.state_before.as_ref().is_some_and(|state| state.run().rules.price.is_some());
         let (cost, duration) = (has_price.then_some(cost), self.now.since(started_at));
@@ -255,7 +255,7 @@ impl EventProjector {
         }
     }
 
-    /// Emits the user's messages that were delivered.
+    /// Emits the delivered messages of the user.
     fn messages(&mut self, event: &Event, machine: &Machine) {
         match event {
             Event::Prepared { messages, .. } => {
@@ -320,7 +320,7 @@ impl EventProjector {
                 ErrorEvent { severity: Severity::Warning, message: message.into() }.into()
             }
             MachineNote::LoopDetected { times } => LoopDetected { times }.into(),
-            // Its text is emitted with the event that brought it.
+            // The text is emitted with the event that contains the message.
             MachineNote::SteeringReceived { .. } => return,
             MachineNote::Compacting { context: context_tokens } => {
                 self.is_compacting = true;
@@ -341,7 +341,7 @@ impl EventProjector {
         self.emit(kind);
     }
 
-    /// A run that ends during a compaction has not compacted.
+    /// Ends the compaction of a run that ends during it, without a summary.
     fn abort_compaction(&mut self, machine: &Machine) {
         if std::mem::take(&mut self.is_compacting) {
             let context_tokens = machine.conversation.context_usage().estimate();
@@ -349,7 +349,7 @@ impl EventProjector {
         }
     }
 
-    /// Emits what went wrong, if the run failed.
+    /// Emits the error of a failed run.
     fn emit_failure(&mut self, machine: &Machine) {
         self.abort_compaction(machine);
         if let Some(message) = machine.state.outcome().and_then(|outcome| self.error(outcome)) {
@@ -357,7 +357,7 @@ impl EventProjector {
         }
     }
 
-    /// Returns why a run did not end with an accepted answer.
+    /// Returns the reason why a run did not end with an accepted answer.
     fn error(&self, outcome: &RunOutcome) -> Option<Arc<str>> {
         let is_rejected =
             matches!(outcome.reason, StopReason::SchemaNotMet | StopReason::ChecksFailed);
@@ -438,7 +438,7 @@ impl EventProjector {
     }
 }
 
-/// Returns why a check did not accept an answer, for the user; `None` if it did.
+/// Returns the reason why a check did not accept an answer, for the user; `None` if it accepted the answer.
 fn rejection(result: &CheckResult, failed: &[String]) -> Option<String> {
     match result {
         CheckResult::SentBack { .. } if !failed.is_empty() => Some(failed.join("; ")),
@@ -446,7 +446,7 @@ fn rejection(result: &CheckResult, failed: &[String]) -> Option<String> {
     }
 }
 
-/// Returns the first line of a text and the last one, which mostly says what went wrong.
+/// Returns the first and the last line of a text. The last one usually has the error.
 fn first_and_last_line(text: &str) -> String {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
@@ -462,7 +462,7 @@ fn model_name(machine: &Machine, index: u32) -> Arc<str> {
     model.map_or_else(|| "".into(), |model| Arc::clone(&model.name))
 }
 
-/// Returns the guard of a transition, as the statechart names it; `None` if it has none.
+/// Returns the guard of a transition by its name in the statechart; `None` if it has no guard.
 fn guard_name(before: &State, at: RunTime, event: &Event, change: Transition) -> Option<Arc<str>> {
     static CHART: OnceLock<Option<Chart>> = OnceLock::new();
     let chart = CHART.get_or_init(|| Chart::for_run().ok()).as_ref()?;
@@ -473,7 +473,7 @@ fn guard_name(before: &State, at: RunTime, event: &Event, change: Transition) ->
     arrow.filter(|_| is_it)?.guard.as_deref().map(Arc::from)
 }
 
-/// Returns why the reply in an event is incomplete.
+/// Returns the reason why the reply in an event is incomplete.
 fn incomplete_reason(event: &Event) -> IncompleteReply {
     let Event::Replied { reply, .. } = event else { return IncompleteReply::Empty };
     match reply.finish {

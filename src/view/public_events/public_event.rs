@@ -20,20 +20,20 @@ use crate::types::{
 /// One public event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublicEvent {
-    /// Its number, from 1 and without gaps.
+    /// The number, counted from 1 without gaps.
     pub seq: u64,
-    /// The wall-clock time, which never goes back.
+    /// The wall-clock time, which never decreases.
     pub ts: Timestamp,
-    /// The session.
+    /// The id of the session.
     pub session_id: Arc<str>,
-    /// What happened.
+    /// The kind and the content.
     pub kind: PublicEventKind,
 }
 
-/// Declares the kinds of events, each with its content, its name and its description.
+/// Declares the kinds of events, each with its content type, its name and its description.
 macro_rules! event_kinds {
     ($($kind:ident($content:ident) = $name:literal, $description:literal;)*) => {
-        /// What happened.
+        /// The kind of an event, with its content.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(untagged)]
         pub enum PublicEventKind {
@@ -41,11 +41,11 @@ macro_rules! event_kinds {
         }
 
         impl PublicEventKind {
-            /// The names of all kinds of events with their descriptions, in the order of the documentation.
+            /// The names of all kinds of events and their descriptions, in the order of the documentation.
             pub const ALL: [(&'static str, &'static str); [$($name),*].len()] =
                 [$(($name, $description)),*];
 
-            /// Returns the name of the event; it never changes.
+            /// Returns the name of the event, which never changes.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$kind(_) => $name,)*
@@ -53,7 +53,7 @@ macro_rules! event_kinds {
             }
         }
 
-        /// Returns the schema of each kind of events, and describes the kinds among the definitions of the generator.
+        /// Returns the schema of each kind of event, and adds the descriptions to the generator's definitions.
         fn kind_schemas(generator: &mut SchemaGenerator) -> Vec<Value> {
             vec![$({
                 let content = generator.subschema_for::<$content>();
@@ -125,7 +125,7 @@ pub struct AgentStart {
     pub model: Arc<str>,
     /// The workspace.
     pub workspace: Arc<str>,
-    /// How commands are confined, if known.
+    /// The confinement of commands, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Arc<str>>,
     /// Whether the session has run before.
@@ -154,16 +154,16 @@ struct EffectiveLimits {
 pub struct AgentEnd {
     /// The status of the run.
     pub status: RunStatus,
-    /// Why it ended.
+    /// The stop reason.
     #[serde(rename = "stop_reason", serialize_with = "reason")]
     pub reason: StopReason,
     /// The exit code.
     pub exit_code: u8,
-    /// Replies with tool calls.
+    /// The number of replies with tool calls.
     pub steps: u32,
-    /// Model calls, including those of sub-agents.
+    /// The number of model calls, including those of sub-agents.
     pub llm_calls: u32,
-    /// How long it took.
+    /// The duration of the run.
     #[serde(rename = "duration_seconds", serialize_with = "seconds")]
     pub duration: TimeSpan,
     /// The cost, if the model has a price.
@@ -176,7 +176,7 @@ pub struct AgentEnd {
     /// The final text, if any; part of the result document.
     #[serde(skip)]
     pub output: Option<Arc<str>>,
-    /// What went wrong, if anything; part of an `error` event and of the result document.
+    /// The error, if any; part of an `error` event and of the result document.
     #[serde(skip)]
     pub error: Option<Arc<str>>,
 }
@@ -188,12 +188,12 @@ pub struct StateChange {
     pub from: &'static str,
     /// The state that was entered.
     pub to: &'static str,
-    /// The event.
+    /// The event that caused the change.
     pub event: &'static str,
-    /// The guard that held, if the transition has one.
+    /// The guard of the transition, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<Arc<str>>,
-    /// How long the run was in the state that was left.
+    /// The time that the run was in the state that was left.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
 }
@@ -201,21 +201,21 @@ pub struct StateChange {
 /// See [`PublicEventKind::ApiCallStart`].
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ApiCallStart {
-    /// The number of the request, which its end and its deltas share.
+    /// The number of the request. Its end and its deltas have the same number.
     pub call: EffectId,
     /// Its purpose.
     pub purpose: CallPurpose,
     /// The attempt, counted from one.
     pub attempt: u32,
-    /// The step that its tool calls would form.
+    /// The step to which its tool calls would belong.
     pub step: u32,
-    /// Messages in the request, without the system prompt.
+    /// The number of messages in the request, without the system prompt.
     pub messages: u32,
     /// The estimated size of the request.
     pub context_tokens: Tokens,
     /// The output limit, if there is one.
     pub max_output_tokens: Option<Tokens>,
-    /// The model, if it is another one than that of `agent_start`.
+    /// The model, if it differs from that of `agent_start`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Arc<str>>,
 }
@@ -225,23 +225,23 @@ pub struct ApiCallStart {
 pub struct ApiCallEnd {
     /// The number of the request.
     pub call: EffectId,
-    /// What it was for.
+    /// The purpose.
     pub purpose: CallPurpose,
     /// The attempt, counted from one.
     pub attempt: u32,
-    /// The model, if it is another one than that of `agent_start`; part of the start.
+    /// The model, if it differs from that of `agent_start`; part of the start.
     #[serde(skip)]
     pub called_model: Option<Arc<str>>,
-    /// How it ended.
+    /// The outcome.
     #[serde(flatten)]
     pub outcome: CallOutcome,
-    /// How long it took.
+    /// The duration of the request.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
-    /// The time to the first byte, if one came.
+    /// The time until the first byte, if one arrived.
     #[serde(rename = "first_byte_ms", serialize_with = "millis")]
     pub first_byte: Option<TimeSpan>,
-    /// The usage: as reported by the provider, or estimated for a call that was sent and not answered.
+    /// The usage: reported by the provider, or estimated for a call that was sent but not answered.
     #[serde(with = "TokenUsage")]
     pub usage: Usage,
     /// The cost, if the model has a price.
@@ -249,65 +249,65 @@ pub struct ApiCallEnd {
     pub cost: Option<MicroUsd>,
 }
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum CallOutcome {
     /// A complete reply arrived.
     Replied {
-        /// Why the model stopped.
+        /// The finish reason of the model.
         finish: ReplyFinish,
         /// The text of the reply.
         text: Arc<str>,
-        /// How many tools it calls.
+        /// The number of tool calls in the reply.
         tool_calls: u32,
         /// The model that answered, if the provider reports it.
         #[serde(skip_serializing_if = "Option::is_none")]
         model: Option<Arc<str>>,
     },
-    /// It failed; its text is discarded.
+    /// The request failed. The text of its reply is discarded.
     Failed {
-        /// What happened.
+        /// The kind of the fault.
         fault: FaultKind,
         /// The message for users.
         message: Arc<str>,
     },
-    /// It was cancelled: by an interrupt or a time limit.
+    /// The request was cancelled: by an interrupt or a time limit.
     Cancelled,
 }
 
-/// See [`PublicEventKind::Retry`]: why the model is called again.
+/// See [`PublicEventKind::Retry`]: the reason for another model call.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 pub enum RetryCause {
     /// A request failed, and is retried.
     Fault {
-        /// What happened.
+        /// The kind of the fault.
         fault: FaultKind,
         /// The next attempt, counted from one.
         attempt: u32,
-        /// The delay before it.
+        /// The delay before the next attempt.
         #[serde(rename = "wait_ms", serialize_with = "millis")]
         wait: TimeSpan,
     },
     /// A reply was incomplete, and the model is asked to continue.
     #[serde(rename = "unfinished")]
     IncompleteReply {
-        /// Why it is incomplete.
+        /// The reason why the reply is incomplete.
         #[serde(rename = "why")]
         reason: IncompleteReply,
     },
 }
 
-/// Why a reply is incomplete.
+/// The reason why a reply is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IncompleteReply {
-    /// It was cut off by the output limit.
+    /// The output limit cut it off.
     Length,
     /// It is empty.
     Empty,
-    /// It was paused by the provider.
+    /// The provider paused it.
     Pause,
 }
 
@@ -327,9 +327,9 @@ pub struct ModelFallback {
 pub struct TextDelta {
     /// The number of the request.
     pub call: EffectId,
-    /// What the request is for.
+    /// The purpose of the request.
     pub purpose: CallPurpose,
-    /// The piece of text.
+    /// The part of the text.
     pub text: Arc<str>,
 }
 
@@ -338,11 +338,11 @@ pub struct TextDelta {
 pub struct ToolCallStart {
     /// The id of the call.
     pub id: CallId,
-    /// The tool.
+    /// The name of the tool.
     pub name: Arc<str>,
-    /// Its arguments; a string if they are not a JSON object.
+    /// The arguments; a string if they are not a JSON object.
     pub arguments: Arc<Value>,
-    /// The step that the call belongs to.
+    /// The step to which the call belongs.
     pub step: u32,
 }
 
@@ -351,9 +351,9 @@ pub struct ToolCallStart {
 pub struct ToolCallEnd {
     /// The id of the call.
     pub id: CallId,
-    /// The tool.
+    /// The name of the tool.
     pub name: Arc<str>,
-    /// How it ended.
+    /// The status of the call.
     pub status: ToolStatus,
     /// Whether the tool succeeded.
     pub success: bool,
@@ -363,19 +363,19 @@ pub struct ToolCallEnd {
     /// The decision of the policy and its rule; `None` for a call that was not authorized.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
-    /// How long the tool ran.
+    /// The duration of the tool's run.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
     /// The text for the model.
     pub output: Arc<str>,
-    /// The files that it changed.
+    /// The files that the tool changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FileChange>,
-    /// The step that the call belongs to.
+    /// The step to which the call belongs.
     pub step: u32,
 }
 
-/// Returns the decision that an event reports; `None` for a call that the policy did not see.
+/// Returns the decision to report for an authorization; `None` if the policy did not decide about the call.
 pub(in crate::view) fn decision_of(authorization: &Authorization) -> Option<Decision> {
     match authorization {
         Authorization::Approved { reason, .. } => Some(Decision::allow(Arc::clone(reason))),
@@ -390,9 +390,9 @@ pub(in crate::view) fn decision_of(authorization: &Authorization) -> Option<Deci
 /// See [`PublicEventKind::SubagentCall`].
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SubagentCall {
-    /// The tool call that started the sub-agent.
+    /// The id of the tool call that started the sub-agent.
     pub tool_call_id: CallId,
-    /// What the model call used.
+    /// The usage of the model call.
     #[serde(with = "TokenUsage")]
     pub usage: Usage,
     /// The cost, if the model has a price.
@@ -403,15 +403,15 @@ pub struct SubagentCall {
 /// See [`PublicEventKind::SubagentDenied`].
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SubagentDenied {
-    /// The tool call that started the sub-agent.
+    /// The id of the tool call that started the sub-agent.
     pub tool_call_id: CallId,
-    /// The sub-agent.
+    /// The name of the sub-agent.
     pub agent: Arc<str>,
-    /// The tool whose call was denied.
+    /// The name of the tool whose call was denied.
     pub name: Arc<str>,
-    /// Its arguments; a string if they are not a JSON object.
+    /// The arguments; a string if they are not a JSON object.
     pub arguments: Arc<Value>,
-    /// Why it was denied, with the rule.
+    /// The reason for the denial, with the rule.
     pub reason: Arc<str>,
 }
 
@@ -420,17 +420,17 @@ pub struct SubagentDenied {
 pub struct HookComplete {
     /// The name of the hook.
     pub name: Arc<str>,
-    /// Its hook point.
+    /// The hook point.
     pub point: HookPoint,
-    /// How it ended.
+    /// The outcome of the hook.
     pub outcome: HookOutcome,
-    /// How long it ran.
+    /// The duration of the hook's run.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
-    /// The tool call that it belongs to, if any.
+    /// The id of the tool call to which the run of the hook belongs, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<CallId>,
-    /// Its message, if any.
+    /// The message of the hook, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Arc<str>>,
 }
@@ -438,39 +438,39 @@ pub struct HookComplete {
 /// See [`PublicEventKind::SteeringReceived`].
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SteeringReceived {
-    /// When the model reads it.
+    /// The time at which the model reads it.
     pub kind: MessageTiming,
     /// The message.
     pub text: Arc<str>,
 }
 
-/// When the model reads a message of the user.
+/// The time at which the model reads a message of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageTiming {
-    /// Before its next call.
+    /// Before the next model call.
     Steering,
-    /// When the run would have ended.
+    /// When the run would otherwise end.
     FollowUp,
 }
 
 /// See [`PublicEventKind::CompactionTriggered`].
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CompactionTriggered {
-    /// The size of the context.
+    /// The size of the context before the compaction.
     pub context_tokens: Tokens,
 }
 
 /// See [`PublicEventKind::CompactionComplete`].
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CompactionComplete {
-    /// The estimated new size of the context.
+    /// The estimated size of the context after the compaction.
     pub context_tokens: Tokens,
-    /// Who wrote the summary.
+    /// The author of the summary.
     pub summary: SummaryAuthor,
 }
 
-/// Who wrote a summary.
+/// The author of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SummaryAuthor {
@@ -478,7 +478,7 @@ pub enum SummaryAuthor {
     Model,
     /// The program: a list of tools and files.
     Program,
-    /// No one; the run ended before.
+    /// No author, because the run ended before.
     #[serde(rename = "nobody")]
     None,
 }
@@ -487,28 +487,28 @@ pub enum SummaryAuthor {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum LimitAction {
-    /// It ends the run: the model is asked for a final summary, if the limits leave room for that.
+    /// The limit ends the run: the model is asked for a final summary, if the limits leave room for that.
     Close {
-        /// Which limit was reached.
+        /// The limit.
         reason: CloseReason,
-        /// The least budget with which another call would have been made.
+        /// The smallest budget with which another call would have been made.
         #[serde(serialize_with = "dollars", skip_serializing_if = "Option::is_none")]
         least_budget_usd: Option<MicroUsd>,
-        /// The least limit of tokens with which another call would have been made.
+        /// The smallest token limit with which another call would have been made.
         #[serde(skip_serializing_if = "Option::is_none")]
         least_max_tokens: Option<Tokens>,
     },
-    /// It ends the run without a final summary.
+    /// The limit ends the run without a final summary.
     NoSummary {
-        /// Why there is no room for it.
+        /// The reason why there is no final summary.
         cause: NoFinalSummary,
     },
-    /// It lowers the output limit of a call, since the budget does not cover more.
+    /// The budget lowers the output limit of a call, since it does not cover more.
     LowerOutput {
-        /// The new limit.
+        /// The new output limit.
         max_output_tokens: Tokens,
     },
-    /// It warns that the cost exceeds the user's threshold.
+    /// The cost exceeds the user's warning threshold.
     Warn {
         /// The cost so far.
         #[serde(serialize_with = "dollars")]
@@ -519,7 +519,7 @@ pub enum LimitAction {
 /// See [`PublicEventKind::LoopDetected`].
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LoopDetected {
-    /// How often the turn was repeated.
+    /// The number of repetitions of the turn.
     pub times: u32,
 }
 
@@ -536,14 +536,14 @@ pub struct ErrorEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// It continues.
+    /// The run continues.
     Warning,
-    /// It ends.
+    /// The run ends.
     Error,
 }
 
 impl Serialize for PublicEvent {
-    /// Writes the name first, then the common fields, then those of this kind.
+    /// Writes the name first, then the common fields, then the fields of the kind.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct EventLine<'a> {
@@ -565,7 +565,7 @@ fn time<S: Serializer>(time: &&Timestamp, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&format_args!("{time:.6}"))
 }
 
-/// Returns the schema of a line of this type.
+/// Returns the schema of a line with this type.
 fn line_schema(name: &str, content: Schema) -> Value {
     let mut line = content.to_value();
     line["properties"] = json!({ "type": { "const": name } });
@@ -573,7 +573,7 @@ fn line_schema(name: &str, content: Schema) -> Value {
     line
 }
 
-/// Returns the JSON Schema of one line of `--output-format stream-json`; the last line is a result.
+/// Returns the JSON Schema of one line of `--output-format stream-json`. The last line is a result.
 pub(in crate::view) fn line_schema_with<Result: JsonSchema>(
     generator: &mut SchemaGenerator,
 ) -> Schema {

@@ -1,4 +1,4 @@
-//! Serializers for amounts, which also serialize an amount that may be unknown.
+//! Serializers for amounts, including amounts that may be unknown.
 
 use std::borrow::Cow;
 
@@ -22,12 +22,12 @@ pub(in crate::view) struct TokenUsage {
     cache_write: Tokens,
     #[serde(rename = "reasoning_tokens")]
     reasoning: Tokens,
-    /// Not in documents.
+    /// Not part of documents.
     #[serde(skip)]
     is_estimated: bool,
 }
 
-/// Declares that documents have a type in the form of another one.
+/// Declares that a type has the form of another type in documents.
 macro_rules! schema_as {
     ($($Type:ty => $Form:ty),+) => {
         $(impl JsonSchema for $Type {
@@ -48,7 +48,7 @@ macro_rules! schema_as {
 
 schema_as! { MicroUsd => f64, TimeSpan => f64, RunTime => f64, Sha256Digest => String }
 
-/// Documents have the name of a stop reason.
+/// In documents, a stop reason is its name.
 impl JsonSchema for StopReason {
     fn inline_schema() -> bool {
         true

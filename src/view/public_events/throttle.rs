@@ -1,18 +1,18 @@
-//! A rate limit for warnings from outside the run, such as those of servers.
+//! A rate limit for warnings from outside the run, such as those of MCP servers.
 
 use crate::types::{RunTime, TimeSpan};
 
-/// Lets a burst through, and then one in each interval.
+/// Lets a burst pass, and then one warning per interval.
 pub(super) struct Throttle {
     remaining: u32,
     refilled_at: RunTime,
     suppressed: u32,
 }
 
-/// The size of the burst.
+/// The size of a burst.
 const BURST: u32 = 10;
 
-/// The interval.
+/// The interval between warnings after a burst.
 const INTERVAL: TimeSpan = TimeSpan::from_secs(5);
 
 impl Throttle {
@@ -20,7 +20,7 @@ impl Throttle {
         Self { remaining: BURST, refilled_at: RunTime::START, suppressed: 0 }
     }
 
-    /// Returns how many were suppressed before this one if it may pass; `None` if it may not.
+    /// Returns the number of suppressed warnings before this one; `None` if this one is suppressed, too.
     pub(super) fn try_pass(&mut self, now: RunTime) -> Option<u32> {
         let intervals = now.since(self.refilled_at).0 / INTERVAL.0;
         if intervals > 0 {

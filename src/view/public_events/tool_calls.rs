@@ -1,4 +1,4 @@
-//! Tracks the tool calls that were reported.
+//! Tracking of the reported tool calls.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::types::{
     CallId, ConversationItem, Decision, EffectId, ToolArguments, ToolCall, ToolResult,
 };
 
-/// The reported tool calls. A call that ends without authorization is reported as well.
+/// The reported tool calls. Calls that end without authorization are reported, too.
 #[derive(Default)]
 pub(super) struct ToolCallTracker {
-    /// The newest entry of the conversation that was examined.
+    /// The newest examined entry of the conversation.
     newest: Option<EntryId>,
     reported: HashMap<CallId, ReportedCall>,
     /// The calls that are being authorized.
     authorizing: HashMap<EffectId, CallId>,
 }
 
-/// How much of a call was reported.
+/// The reported part of a call.
 enum ReportedCall {
     Started { path: Option<Arc<str>>, decision: Option<Decision>, step: u32 },
     Ended,
@@ -44,7 +44,7 @@ impl ToolCallTracker {
         effects.iter().filter_map(start).collect()
     }
 
-    /// Notes the decision on a call.
+    /// Records the decision on a call.
     pub(super) fn on_event(&mut self, event: &Event) {
         if let Event::Authorized { id, authorization } = event
             && let Some(call) = self.authorizing.remove(id)
@@ -54,7 +54,7 @@ impl ToolCallTracker {
         }
     }
 
-    /// Returns the ends of calls that were not reported yet.
+    /// Returns the ends of calls that are not reported yet.
     pub(super) fn take_ends(&mut self, machine: &Machine) -> Vec<PublicEventKind> {
         let step = machine.state.run().steps;
         let mut ends = Vec::new();
@@ -73,7 +73,7 @@ impl ToolCallTracker {
                 for (call, result) in exchange.reply().calls().zip(exchange.results()) {
                     self.end(call, result, step, &mut ends);
                 }
-                // Its calls do not occur again.
+                // Calls of a complete exchange do not occur again.
                 self.reported.clear();
                 self.authorizing.clear();
             }
@@ -129,7 +129,7 @@ impl ToolCallTracker {
     }
 }
 
-/// Returns the arguments as JSON; as a string if they are invalid.
+/// Returns the arguments as JSON. Invalid arguments become a string.
 pub(super) fn arguments(call: &ToolCall) -> Value {
     let text = call.arguments.text();
     let is_complete = matches!(call.arguments, ToolArguments::Complete { .. });

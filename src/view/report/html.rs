@@ -37,11 +37,11 @@ pub(super) fn render(report: &RunReport<'_>) -> String {
     })
 }
 
-/// Returns what a model wrote in Markdown, with its line ends. Nothing in it is HTML of the model's.
+/// Converts Markdown of a model to HTML, keeping its line ends. HTML of the model is not interpreted.
 fn prose(text: &str) -> Markup {
     let events = inert_events(text).map(|event| match event {
         Event::SoftBreak => Event::HardBreak,
-        // Escaped by the same rules as the rest of the page, quotation marks included.
+        // Escaped by the same rules as the rest of the page, including quotation marks.
         Event::Text(text) => Event::InlineHtml(html! { (text) }.into_string().into()),
         Event::Start(Tag::Heading { level, id, classes, attrs }) => {
             Event::Start(Tag::Heading { level: lower(level), id, classes, attrs })
@@ -54,7 +54,7 @@ fn prose(text: &str) -> Markup {
     html! { div.prose { (PreEscaped(prose)) } }
 }
 
-/// Returns the level of a heading below the title of the page and of the section.
+/// Returns the level of a heading below the title of the page and the title of the section.
 fn lower(level: HeadingLevel) -> HeadingLevel {
     HeadingLevel::try_from(level as usize + 2).unwrap_or(HeadingLevel::H6)
 }
@@ -66,7 +66,7 @@ pub(super) fn table(facts: &ReportTable) -> Markup {
 
 /// Returns a table with these rows.
 pub(super) fn table_of(facts: &ReportTable, rows: &Markup) -> Markup {
-    // A single code column is a path, which may be long; of two, the first is the name of a tool.
+    // A single code column is a path, which may be long. Of two code columns, the first is the name of a tool.
     html! {
         div.wide {
             table class=[(facts.code_columns == 2).then_some("calls")] {
@@ -77,7 +77,7 @@ pub(super) fn table_of(facts: &ReportTable, rows: &Markup) -> Markup {
     }
 }
 
-/// Returns a row of a table, whose first columns are names.
+/// Returns a row of a table. The first columns are names.
 pub(super) fn row(cells: &[String], code_columns: usize) -> Markup {
     html! {
         tr { @for (column, cell) in cells.iter().enumerate() {

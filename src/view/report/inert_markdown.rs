@@ -1,4 +1,4 @@
-//! What a model wrote in Markdown, without what could act in a document: HTML, links and images become plain text.
+//! Markdown of a model, made safe for a document: HTML, links and images become plain text.
 
 use pulldown_cmark::{
     CodeBlockKind, CowStr, Event, LinkType, Options, Parser, Tag, TagEnd, TextMergeStream,
@@ -6,13 +6,13 @@ use pulldown_cmark::{
 
 use crate::view::sanitize;
 
-/// Languages of code blocks that some viewers draw instead of showing them.
+/// Languages of code blocks that some viewers render as drawings.
 const RENDERED_LANGUAGES: [&str; 5] = ["mermaid", "math", "geojson", "topojson", "stl"];
 
-/// How many quotes, lists and items may be nested; deeper ones are shown at this depth.
+/// The maximum depth of nested quotes, lists and items. Deeper ones are shown at this depth.
 const MAX_DEPTH: usize = 12;
 
-/// Parses a text into events of which none is HTML, a link or an image. All texts in them are sanitized.
+/// Parses a text into events without HTML, links and images. All texts in them are sanitized.
 pub(super) fn inert_events(text: &str) -> impl Iterator<Item = Event<'_>> {
     let mut events = Vec::new();
     let mut targets = Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn inert_events(text: &str) -> impl Iterator<Item = Event<'_>> {
     TextMergeStream::new(events.into_iter())
 }
 
-/// Adds a text, and a line break for each of its line ends but the last.
+/// Adds a text, with a line break for each line end except the last.
 fn push_text(events: &mut Vec<Event<'_>>, text: &str) {
     for (index, line) in sanitize::multiline(text).lines().enumerate() {
         if index > 0 {
@@ -86,7 +86,7 @@ fn sanitized(text: &str) -> CowStr<'static> {
     sanitize::multiline(text).into_owned().into()
 }
 
-/// Returns the language of a code block, if it is a plain word that no viewer draws.
+/// Returns the language of a code block, if it is a plain word that viewers don't render.
 fn language(kind: CodeBlockKind<'_>) -> CowStr<'_> {
     match kind {
         CodeBlockKind::Fenced(word)

@@ -26,7 +26,7 @@ pub(super) fn render(report: &RunReport<'_>) -> String {
     text
 }
 
-/// Returns a report of tables in Markdown, up to the rows of the last one.
+/// Returns a report of tables in Markdown, without the rows of the last table.
 pub(super) fn render_tables(report: &TableReport) -> String {
     let mut text = format!("# {}\n\n", escape(&report.heading));
     let figures = escape(&report.key_figures.join(" · "));
@@ -41,26 +41,26 @@ pub(super) fn render_tables(report: &TableReport) -> String {
     text
 }
 
-/// The longest reason, in characters.
+/// Length limit of a reason, in characters.
 const MAX_REASON: usize = 1_000;
 
-/// The longest comment, in bytes; GitHub takes 65 536 characters.
+/// Length limit of a comment, in bytes. GitHub accepts 65 536 characters.
 const MAX_COMMENT: usize = 60_000;
 
-/// How much of a run a comment shows.
+/// The limits of a comment's parts.
 #[derive(Clone, Copy)]
 struct CommentSize {
-    /// The task, in characters.
+    /// Length limit of the task, in characters.
     task: usize,
-    /// The answer, in characters.
+    /// Length limit of the answer, in characters.
     answer: usize,
-    /// The rows of each table.
+    /// The maximum number of rows of each table.
     rows: usize,
-    /// The patches, in bytes.
+    /// Size limit of the patches, in bytes.
     patches: usize,
 }
 
-/// The sizes of a comment: the first one that fits is taken.
+/// The sizes of a comment, from large to small. The first one that fits is used.
 const SIZES: [CommentSize; 5] = [
     CommentSize { task: 2_000, answer: 30_000, rows: 200, patches: 20_000 },
     CommentSize { task: 1_000, answer: 15_000, rows: 60, patches: 8_000 },
@@ -69,10 +69,10 @@ const SIZES: [CommentSize; 5] = [
     CommentSize { task: 100, answer: 500, rows: 1, patches: 0 },
 ];
 
-/// Marks the comment, so that a later run can replace it.
+/// A mark in the comment, by which a later run finds it and replaces it.
 const MARKER: &str = "<!-- architect-report -->";
 
-/// Returns the report as a comment on GitHub.
+/// Returns the report as a GitHub comment.
 pub(super) fn render_comment(report: &RunReport<'_>) -> String {
     let mut sizes = SIZES.into_iter().map(|size| comment_within(report, size));
     let fitting = sizes.by_ref().find(|text| text.len() <= MAX_COMMENT);
@@ -99,7 +99,7 @@ fn comment_within(report: &RunReport<'_>, size: CommentSize) -> String {
     text
 }
 
-/// Returns the heading of a run, its key figures, and why it did not succeed, if there is a reason.
+/// Returns the heading of a run, its key figures, and the reason for a failure, if any.
 fn beginning(report: &RunReport<'_>, level: &str) -> String {
     let (sign, word) = outcome(report);
     let figures = escape(&key_figures(report).join(" · "));
@@ -109,12 +109,12 @@ fn beginning(report: &RunReport<'_>, level: &str) -> String {
     format!("{level} {sign} {title}\n\n**{word}** · {figures}\n\n{}", reason.unwrap_or_default())
 }
 
-/// Returns names and values as a list.
+/// Returns a list of names and values.
 fn fact_list(facts: &[(&str, String)]) -> String {
     facts.iter().map(|(name, value)| format!("- {name}: {}\n", code_span(value))).collect()
 }
 
-/// Returns a table with at most this many rows.
+/// Returns a table with at most `most` rows.
 fn table(facts: &ReportTable, most: usize) -> String {
     let mut text = format!("| {} |\n", facts.header.join(" | "));
     let _ = writeln!(text, "|{}", "---|".repeat(facts.header.len()));
@@ -125,7 +125,7 @@ fn table(facts: &ReportTable, most: usize) -> String {
     text
 }
 
-/// Returns a row of a table, whose first columns are names.
+/// Returns a row of a table. The first columns are names.
 pub(super) fn row(cells: &[String], code_columns: usize) -> String {
     let cell = |(column, cell): (usize, &String)| match column < code_columns {
         _ if cell.is_empty() => String::new(),
@@ -136,7 +136,7 @@ pub(super) fn row(cells: &[String], code_columns: usize) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// Returns the changes of files, step by step, each with its patch, in about this many bytes.
+/// Returns the changes of files, step by step, with their patches, in about `left` bytes.
 fn step_changes(changes: &[StepChange], mut left: usize) -> String {
     let mut blocks = Vec::new();
     for (index, change) in changes.iter().enumerate() {
@@ -157,13 +157,13 @@ fn step_changes(changes: &[StepChange], mut left: usize) -> String {
     blocks.join("\n")
 }
 
-/// Returns a text as a quotation of plain text.
+/// Returns plain text as a quotation.
 fn quote(text: &str) -> String {
     let line = |line: &str| format!("> {}  \n", escape_line_start(&escape(line.trim())));
     sanitize::multiline(text).lines().map(line).collect()
 }
 
-/// Returns what a model wrote in Markdown as Markdown in which nothing acts.
+/// Converts Markdown of a model to Markdown without active content.
 fn prose(text: &str) -> String {
     let mut writer = MarkdownWriter::default();
     inert_events(text).for_each(|event| writer.write(event));
@@ -171,15 +171,15 @@ fn prose(text: &str) -> String {
     writer.text
 }
 
-/// Writes the events of a Markdown document as text again.
+/// Writes the events of a Markdown document as text.
 #[derive(Default)]
 struct MarkdownWriter {
     text: String,
     line: String,
-    /// What lines begin with inside the open quotes and items: the first line of each, until it is written, and the
-    /// others.
+    /// The prefixes of lines for the open quotes and items: the prefix of the first line, until it is written, and of
+    /// the other lines.
     prefixes: Vec<(Option<String>, String)>,
-    /// The number of the next item in each of the open lists; `None` for bullets.
+    /// The number of the next item of each open list; `None` for bullets.
     lists: Vec<Option<u64>>,
     /// The language and the text of the open code block.
     code: Option<(String, String)>,
@@ -216,7 +216,7 @@ impl MarkdownWriter {
                 self.prefixes.push((Some("> ".to_owned()), "> ".to_owned()));
             }
             Event::Start(Tag::List(first)) => {
-                // A list that begins with one may stand directly below the words of its item.
+                // Only a list that begins with one may directly follow the text of its item.
                 match self.lists.is_empty() || first.is_some_and(|first| first != 1) {
                     true => self.separate(),
                     false => self.finish_line(),
@@ -268,12 +268,12 @@ impl MarkdownWriter {
                 }
             }
             Event::End(_) => self.finish_line(),
-            // Never produced with the extensions that are parsed.
+            // Not produced with the enabled extensions.
             _ => {}
         }
     }
 
-    /// Ends the line, and leaves one out before the next block.
+    /// Ends the line, with an empty line before the next block.
     fn separate(&mut self) {
         self.finish_line();
         if !self.text.is_empty() && !self.is_first_line() {
@@ -305,7 +305,7 @@ impl MarkdownWriter {
     }
 }
 
-/// Escapes what would make a line of plain words a list, a heading, a quote or a rule.
+/// Escapes the beginning of a plain line that would make it a list item, a heading, a quote or a rule.
 fn escape_line_start(line: &str) -> String {
     let digits = line.len() - line.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, rest) = line.split_at(digits);
@@ -316,14 +316,14 @@ fn escape_line_start(line: &str) -> String {
     }
 }
 
-/// Escapes a line of plain text: nothing in it is Markdown, HTML, a link, a mention or a reference.
+/// Escapes a plain line, so that it has no Markdown, HTML, link, mention or reference.
 fn escape(text: &str) -> String {
     let mut inert = String::with_capacity(text.len() + 16);
     let mut before = ' ';
     for (at, c) in text.char_indices() {
         let after = &text[at + c.len_utf8()..];
         match c {
-            // Within a word it has no meaning.
+            // Within a word, an underscore has no meaning.
             '_' if before.is_alphanumeric() && after.starts_with(char::is_alphanumeric) => {
                 inert.push(c);
             }
@@ -345,7 +345,7 @@ fn escape(text: &str) -> String {
 /// The zero-width space.
 const ZERO_WIDTH_SPACE: &str = "&#8203;";
 
-/// Returns a text as code.
+/// Returns a text as inline code.
 fn code_span(text: &str) -> String {
     let text = sanitize::line(text);
     let fence = "`".repeat(longest_backtick_run(&text) + 1);
@@ -356,12 +356,12 @@ fn code_span(text: &str) -> String {
     }
 }
 
-/// Returns a text as code within a table.
+/// Returns a text as inline code in a table.
 fn cell_code_span(text: &str) -> String {
     code_span(text).replace('|', "\\|")
 }
 
-/// Returns the line around a block of code that this text can't close.
+/// Returns a fence for a code block that contains this text. No line of the text closes it.
 pub(crate) fn code_fence(text: &str) -> String {
     "`".repeat(longest_backtick_run(text).max(2) + 1)
 }

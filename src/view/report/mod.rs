@@ -1,7 +1,7 @@
 //! The report of a run, for a file, a message or a pull request.
 //!
-//! All text of a user, a model or a tool is escaped for its format: it can neither become a table row, a heading, a
-//! link or a mention, nor run.
+//! All text of a user, a model or a tool is escaped for the format. It can't become a table row, a heading, a link or a
+//! mention, and it can't run.
 
 use crate::types::word_enum;
 
@@ -27,11 +27,11 @@ pub use table_report::TableReport;
 /// The content of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct RunReport<'a> {
-    /// What was known before the run.
+    /// The information known before the run.
     pub info: &'a RunInfo,
     /// The result of the run.
     pub result: &'a RunResult,
-    /// What the steps have changed in the workspace, as far as it was recorded.
+    /// The changes of the steps in the workspace, as far as they were recorded.
     pub changes: &'a [StepChange],
 }
 
@@ -50,7 +50,7 @@ word_enum! {
 }
 
 impl ReportFormat {
-    /// Returns the format for a file extension, if it has one.
+    /// Returns the format for a file extension; `None` if there is no such format.
     pub fn from_path(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "json" => Some(Self::Json),
@@ -98,7 +98,7 @@ impl RunReport<'_> {
             result,
             changes,
         };
-        // All values can be expressed in JSON.
+        // All values can be serialized to JSON.
         String::from_utf8(jsonl::to_line(&document).unwrap_or_default()).unwrap_or_default()
     }
 }

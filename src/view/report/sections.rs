@@ -1,4 +1,4 @@
-//! The sections of the reports for people.
+//! The sections of readable reports.
 
 use super::RunReport;
 use crate::machine::{RunStatus, StopReason};
@@ -19,7 +19,7 @@ pub struct ReportTable {
     pub header: &'static [&'static str],
     /// The rows.
     pub rows: Vec<Vec<String>>,
-    /// The number of columns, from the left, with names.
+    /// The number of columns from the left that contain names.
     pub code_columns: usize,
 }
 
@@ -29,7 +29,7 @@ impl ReportTable {
         self.heading_for(self.rows.len())
     }
 
-    /// Returns the heading of a table that has so many rows.
+    /// Returns the heading of a table with `count` rows.
     pub(super) fn heading_for(&self, count: usize) -> String {
         match self.code_columns {
             0 => self.title.to_owned(),
@@ -38,7 +38,7 @@ impl ReportTable {
     }
 }
 
-/// The maximum length of a cell, in characters.
+/// Length limit of a cell, in characters.
 const MAX_CELL: usize = 160;
 
 /// Returns an icon and a word for the outcome of the run.
@@ -56,7 +56,7 @@ pub(super) fn title(report: &RunReport<'_>) -> String {
     sanitize::headline(&report.info.task, 100)
 }
 
-/// Returns why the run did not succeed, unless the answer says so.
+/// Returns the reason for a failure, unless the answer contains it.
 pub(super) fn failure<'a>(report: &RunReport<'a>) -> Option<&'a str> {
     let error = report.result.error.as_deref()?;
     (!report.result.output.contains(error)).then_some(error)
@@ -100,7 +100,7 @@ pub(super) fn names(report: &RunReport<'_>) -> Vec<(&'static str, String)> {
     names.into_iter().map(|(name, value)| (name, cell(&value))).collect()
 }
 
-/// Returns the tables that are not empty.
+/// Returns the non-empty tables.
 pub(super) fn tables(report: &RunReport<'_>) -> Vec<ReportTable> {
     let all = [files(report), tools(report), denied(report), models(report), costs(report)];
     all.into_iter().filter(|facts| !facts.rows.is_empty()).collect()
@@ -118,7 +118,7 @@ fn files(report: &RunReport<'_>) -> ReportTable {
     ReportTable { title: "Files", header: &["file", "change", "lines"], rows, code_columns: 1 }
 }
 
-/// The models, if there were several.
+/// Returns the table of models. It is empty for a single model.
 fn models(report: &RunReport<'_>) -> ReportTable {
     let row = |used: &ModelUsed| {
         let cost = used.cost.map_or_else(String::new, |cost| cost.to_string());

@@ -16,21 +16,21 @@ pub struct TableReport {
     pub heading: String,
     /// The status of all runs together.
     pub status: RunStatus,
-    /// The status in words.
+    /// The status as text.
     pub outcome: String,
     /// The key figures.
     pub key_figures: Vec<String>,
-    /// The names and values at the end.
+    /// Names and values at the end.
     pub facts: Vec<(&'static str, String)>,
     /// The tables.
     pub tables: Vec<ReportTable>,
     /// The last table, without its rows.
     pub last: ReportTable,
-    /// How many rows it has.
+    /// The number of rows of the last table.
     pub last_count: usize,
 }
 
-/// What stands for the rows of the last table. No text has it, since `<` is escaped in texts.
+/// The placeholder for the rows of the last table. Texts can't contain it, since `<` is escaped in them.
 const ROWS_MARK: &str = "<!-- rows -->";
 
 impl TableReport {
@@ -38,7 +38,7 @@ impl TableReport {
     ///
     /// # Errors
     ///
-    /// Fails if a row can't be had, or written.
+    /// Fails if a row can't be read or written.
     pub fn write_markdown(
         &self,
         to: &mut impl Write,
@@ -55,7 +55,7 @@ impl TableReport {
     ///
     /// # Errors
     ///
-    /// Fails if a row can't be had, or written.
+    /// Fails if a row can't be read or written.
     pub fn write_html(
         &self,
         to: &mut impl Write,

@@ -1,10 +1,10 @@
-//! The files that a run changed, each once, with the net change.
+//! The files changed by a run, each listed once with its net change.
 
 use crate::types::FileAction::{Created, Deleted, Modified};
 use crate::types::FileChange;
 
-/// The changed files, in the order in which they were first changed; each with whether it still counts: nothing is
-/// left of one that was created and deleted.
+/// The changed files, in the order of their first changes. The flag is `false` for a file that was created and then
+/// deleted, which is no net change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangedFiles(Vec<(FileChange, bool)>);
 

@@ -1,4 +1,4 @@
-//! The result document. Its JSON is a stable interface: fields are added, never renamed.
+//! The result document. Its JSON is a stable interface: fields are added, and never renamed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::view::public_events::{SCHEMA, TokenUsage, dollars, millis, reason, se
 pub struct RunResult {
     /// The version of the document.
     pub schema: u32,
-    /// The session; null if it was not created yet.
+    /// The id of the session; null if it was not created yet.
     pub session_id: Option<Arc<str>>,
     /// The SHA-256 of the session's journal at the end of the run; missing without a journal.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,30 +29,30 @@ pub struct RunResult {
     pub journal_hash: Option<Sha256Digest>,
     /// The status of the run.
     pub status: RunStatus,
-    /// Why it ended; null if it did not start.
+    /// The stop reason; null if the run did not start.
     #[serde(serialize_with = "reason")]
     pub stop_reason: Option<StopReason>,
     /// The exit code.
     pub exit_code: u8,
-    /// The final answer, or a sentence that explains why it is missing.
+    /// The final answer, or a sentence with the reason why it is missing.
     pub output: Arc<str>,
     /// The final answer as JSON, if it satisfies the requested schema.
     pub structured_output: Option<Value>,
-    /// Replies with tool calls.
+    /// The number of replies with tool calls.
     pub steps: u32,
-    /// Model calls of every kind, including those of sub-agents; each counts once with its retries.
+    /// The number of model calls of every kind, including those of sub-agents. A call with its retries counts once.
     pub llm_calls: u32,
-    /// How long it took.
+    /// The duration of the run.
     #[serde(rename = "duration_seconds", serialize_with = "seconds")]
     pub duration: TimeSpan,
     /// The model, as `provider/name`.
     pub model: Option<Arc<str>>,
-    /// The effort of the model, if the user set it.
+    /// The effort of the model, if set by the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
     /// The tool calls, in call order.
     pub tools_used: Vec<ToolUsed>,
-    /// The changed files, each once.
+    /// The changed files, each listed once.
     #[serde(serialize_with = "files")]
     #[schemars(with = "Vec<ModifiedFile>")]
     pub files_modified: Vec<FileChange>,
@@ -64,17 +64,17 @@ pub struct RunResult {
     pub cost: Option<MicroUsd>,
     /// The same cost, by purpose.
     pub costs: RunCosts,
-    /// The models and their calls, in the order of their first calls, if there were several.
+    /// The models and their calls, in the order of their first calls, if the run used several models.
     #[serde(skip_serializing_if = "is_single")]
     pub models: Vec<ModelUsed>,
-    /// The tool calls that were denied, with those of sub-agents.
+    /// The denied tool calls, including those of sub-agents.
     pub denied: Vec<DeniedCall>,
-    /// The work of sub-agents that is not applied, as after an interrupt, and that is still in their worktrees.
+    /// Unapplied work of sub-agents, as after an interrupt, that is still in their worktrees.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unapplied_work: Vec<UnappliedWork>,
-    /// What went wrong, if anything.
+    /// The error, if any.
     pub error: Option<Arc<str>>,
-    /// The command that resumes the session after an early end; only for people.
+    /// The command that resumes the session after an early end; not part of the JSON.
     #[serde(skip)]
     pub resume_command: Option<Arc<str>>,
     /// The result of the self-evaluation, if there was one.
@@ -85,67 +85,67 @@ pub struct RunResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Map<String, Value>")]
     pub workflow: Option<Value>,
-    /// The worktree that the run worked in, if it was an isolated one.
+    /// The isolated worktree of the run, if it had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worktree: Option<WorktreeResult>,
 }
 
-/// The isolated worktree of a run, and what is in it at the end.
+/// The isolated worktree of a run, with its content at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WorktreeResult {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its branch; null for a copy of a folder without git.
+    /// The branch; null for a copy of a folder without git.
     pub branch: Option<String>,
-    /// Its folder.
+    /// The folder.
     pub folder: String,
-    /// Commits since the commit that the branch began from.
+    /// The number of commits since the commit from which the branch began.
     pub commits: u64,
-    /// Files that differ from that commit, committed or not.
+    /// The number of files that differ from that commit, committed or not.
     pub files_changed: u64,
-    /// Lines that were added; null without git.
+    /// The number of added lines; null without git.
     pub lines_added: Option<u64>,
-    /// Lines that were removed; null without git.
+    /// The number of removed lines; null without git.
     pub lines_removed: Option<u64>,
-    /// Paths with changes that are not committed.
+    /// Paths with uncommitted changes.
     pub uncommitted: Vec<String>,
-    /// The changes, in words.
+    /// A summary of the changes.
     pub summary: String,
-    /// Whether it stays. An unchanged one is removed.
+    /// Whether it is kept. An unchanged worktree is removed.
     pub kept: bool,
-    /// The command that merges it; null if it is removed.
+    /// The command that merges it; null if it was removed.
     pub merge_command: Option<String>,
-    /// The command that removes it; null if it is removed.
+    /// The command that removes it; null if it was removed.
     pub remove_command: Option<String>,
 }
 
-/// The work of a sub-agent in a worktree of its own that is not applied to the files of its dispatcher.
+/// Work of a sub-agent in its own worktree that is not applied to the files of its dispatcher.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnappliedWork {
-    /// The session of the sub-agent.
+    /// The id of the sub-agent's session.
     pub session_id: Option<String>,
     /// The name of the worktree.
     pub worktree: String,
-    /// Its branch; null for a copy of a folder without git.
+    /// The branch; null for a copy of a folder without git.
     pub branch: Option<String>,
-    /// The command that applies it.
+    /// The command that applies the work.
     pub merge_command: String,
 }
 
-/// What one of several models was used for.
+/// The usage of one of several models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelUsed {
     /// The model, as `provider/name`.
     pub model: Arc<str>,
-    /// Its calls, each counted once with its retries. Those of sub-agents count for the model of the run.
+    /// The number of calls. A call with its retries counts once. Calls of sub-agents count for the model of the run.
     pub calls: u32,
-    /// Their cost; null if the model has no price.
+    /// The cost of the calls; null if the model has no price.
     #[serde(serialize_with = "dollars", deserialize_with = "read_dollars", default)]
     pub cost: Option<MicroUsd>,
 }
 
 impl ModelUsed {
-    /// Adds calls and costs of a model to those of several.
+    /// Adds calls and their cost to the entry of a model.
     pub(super) fn add(used: &mut Vec<Self>, model: &Arc<str>, calls: u32, cost: Option<MicroUsd>) {
         if let Some(known) = used.iter_mut().find(|known| known.model == *model) {
             known.calls += calls;
@@ -165,37 +165,37 @@ fn read_dollars<'de, D: Deserializer<'de>>(from: D) -> Result<Option<MicroUsd>, 
     Ok(Option::<f64>::deserialize(from)?.and_then(MicroUsd::from_dollars))
 }
 
-/// One tool call.
+/// A tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ToolUsed {
-    /// The tool.
+    /// The name of the tool.
     pub name: Arc<str>,
-    /// Whether it succeeded.
+    /// Whether the call succeeded.
     pub success: bool,
     /// The file or folder that the call names, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Arc<str>>,
-    /// How long it ran.
+    /// The duration of the tool's run.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
-    /// Why it failed, if it did.
+    /// The error of a failed call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Arc<str>>,
-    /// Its arguments in one line, such as a path or a command; for reports.
+    /// The arguments on one line, such as a path or a command; for reports.
     #[serde(skip)]
     pub arguments_line: Arc<str>,
-    /// Why it failed in one line, if it did; for reports.
+    /// The error of a failed call on one line; for reports.
     #[serde(skip)]
     pub error_line: Option<Arc<str>>,
 }
 
-/// A changed file, as it is written.
+/// A changed file, in its serialized form.
 #[derive(Serialize, JsonSchema)]
 struct ModifiedFile<'a> {
     /// The file, relative to the workspace. A path that is not UTF-8 is a NUL character and its bytes in hexadecimal.
     #[schemars(with = "String")]
     path: &'a FilePath,
-    /// How it differs between the start and the end of the run.
+    /// The difference between the start and the end of the run.
     action: FileAction,
 }
 
@@ -210,25 +210,25 @@ pub struct RunCosts {
     pub by_source: BTreeMap<CostSource, MicroUsd>,
 }
 
-/// A tool call that was denied.
+/// A denied tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeniedCall {
     /// The sub-agent that made the call; missing for a call of the run's own agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Arc<str>>,
-    /// The tool.
+    /// The name of the tool.
     pub tool: Arc<str>,
-    /// Its arguments.
+    /// The arguments.
     pub arguments: Arc<Value>,
-    /// Why it was denied, with the rule.
+    /// The reason for the denial, with the rule.
     pub reason: Arc<str>,
 }
 
-/// The exit code for an invalid configuration or usage, an unknown session or agent.
+/// Exit code for an invalid configuration or usage, and for an unknown session or agent.
 const CONFIGURATION_EXIT_CODE: u8 = 3;
 
 impl RunResult {
-    /// Returns the document of a run that did not start, for example because its configuration is invalid.
+    /// Returns the document of a run that did not start, for example because of an invalid configuration.
     pub fn not_started(error: impl Into<Arc<str>>) -> Self {
         let error = error.into();
         Self {
@@ -272,8 +272,8 @@ impl RunCosts {
 }
 
 impl RunResult {
-    /// Combines the results of consecutive runs: the `speaker` determines the output, and usage and changes are
-    /// summed up. `None` if there is no such run.
+    /// Combines the results of consecutive runs: the run at `speaker` determines the output, while usage and changes
+    /// are added up. Returns `None` if there is no such run.
     pub fn join(runs: &[Self], speaker: usize) -> Option<Self> {
         let mut files = ChangedFiles::default();
         for file in runs.iter().flat_map(|run| &run.files_modified) {
@@ -300,14 +300,14 @@ impl RunResult {
             costs,
             models,
             denied: runs.iter().flat_map(|run| run.denied.clone()).collect(),
-            // A run knows that of the earlier runs of its session.
+            // The newest run of a session includes the unapplied work of the earlier ones.
             unapplied_work: last_runs().flat_map(|run| run.unapplied_work.clone()).collect(),
             ..runs.get(speaker)?.clone()
         })
     }
 
-    /// Reads what a document counts: steps, calls, tools, files, usage, costs, denied calls and unapplied work. `None` if it is not a
-    /// result document.
+    /// Reads the counts of a document: steps, calls, tools, files, usage, costs, denied calls and unapplied work.
+    /// Returns `None` if it is not a result document.
     pub fn from_counts(document: &Value) -> Option<Self> {
         let counts = RunCounts::deserialize(document).ok()?;
         let span = |millis: f64| Duration::try_from_secs_f64(millis / 1e3).unwrap_or_default();
@@ -342,7 +342,7 @@ impl RunResult {
     }
 }
 
-/// What a result document counts.
+/// The counts of a result document.
 #[derive(Deserialize)]
 struct RunCounts {
     steps: u32,
@@ -373,7 +373,7 @@ struct CountedCosts {
     by_source: HashMap<CostSource, f64>,
 }
 
-/// Returns the newest run of each session, which includes the usage of those before it.
+/// Returns the newest run of each session, which includes the usage of the earlier runs of that session.
 fn last_of_each_session(runs: &[RunResult]) -> impl Iterator<Item = &RunResult> {
     let is_newest = |index: usize, run: &RunResult| {
         runs.iter().skip(index + 1).all(|later| later.session_id != run.session_id)

@@ -1,4 +1,4 @@
-//! Turns public events into the result document.
+//! Building the result document from public events.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,31 +16,31 @@ use crate::view::public_events::{
 use crate::view::tool_failure::failure_line;
 use crate::view::{CostSource, Language, RunInfo, sanitize};
 
-/// Collects the public events of a run into its result, which is available at any time, on every way out of the
-/// program.
+/// Builds the result of a run from its public events. The result is available at any time, and so on every way out of
+/// the program.
 #[derive(Clone, Debug)]
 pub struct RunResultBuilder {
     info: Arc<RunInfo>,
     started_at: Option<jiff::Timestamp>,
     latest_at: Option<jiff::Timestamp>,
-    /// What is known so far, without the end, the tools and the files.
+    /// The result so far, without the end, the tools and the files.
     result: RunResult,
-    /// In call order; `None` for a call that has not ended.
+    /// The tool calls in call order; `None` for a call that has not ended.
     tools: Vec<Option<ToolUsed>>,
-    /// The index of each call that has not ended, and its arguments.
+    /// The index in `tools` and the arguments of each call that has not ended.
     open_calls: HashMap<CallId, (usize, Arc<Value>)>,
     files: ChangedFiles,
     end: Option<AgentEnd>,
 }
 
-/// The maximum length of a tool's error, in characters.
+/// Length limit of a tool's error, in characters.
 const LONGEST_ERROR: usize = 500;
 
-/// The maximum length of its one-line summary, in characters.
+/// Length limit of the one-line form of a tool's error, in characters.
 const LONGEST_BRIEF: usize = 160;
 
 impl RunResultBuilder {
-    /// Returns a builder for a new run, including the earlier usage of its session, as the limits do.
+    /// Returns a builder for a new run. Like the limits, the result includes the earlier usage of the session.
     pub fn new(info: Arc<RunInfo>) -> Self {
         let (mut usage, mut costs) = (Usage::default(), RunCosts::default());
         for (source, charge) in info.prior_charges() {
@@ -110,19 +110,19 @@ impl RunResultBuilder {
         }
     }
 
-    /// Adds the work of sub-agents that is not applied.
+    /// Adds unapplied work of sub-agents.
     pub fn add_unapplied_work(&mut self, work: Vec<UnappliedWork>) {
         self.result.unapplied_work.extend(work);
     }
 
-    /// Returns the result. A run without an end has broken down for this reason.
+    /// Returns the result. A run without an end is reported as broken down for this reason.
     pub fn result(&self, broken: (StopReason, &str)) -> RunResult {
         let end = self.end.clone().unwrap_or_else(|| self.end_after_breakdown(broken));
         // Without a price, the cost of an earlier part of the session is not shown.
         let mut costs = RunCosts::default();
         if let Some(cost) = end.cost {
             costs.clone_from(&self.result.costs);
-            // The cost that was charged on a resume, for a call that was lost.
+            // The cost that a resume has charged for a lost call.
             let earlier = cost.saturating_sub(costs.total.unwrap_or_default());
             if earlier > MicroUsd::ZERO {
                 costs.add(self.info.cost_source, earlier);
@@ -150,7 +150,7 @@ impl RunResultBuilder {
         }
     }
 
-    /// Returns the known part of the end of a run that broke down.
+    /// Returns the end of a run that broke down, as far as it is known.
     fn end_after_breakdown(&self, (reason, error): (StopReason, &str)) -> AgentEnd {
         let duration = self.started_at.zip(self.latest_at).map(|(started, latest)| {
             let micros = latest.duration_since(started).as_micros();
@@ -177,7 +177,7 @@ impl RunResultBuilder {
         }
     }
 
-    /// Adds to the usage of a model; by default of that of the run.
+    /// Adds to the usage of a model; `None` is the model of the run.
     fn add_model(&mut self, model: Option<&Arc<str>>, calls: u32, cost: Option<MicroUsd>) {
         let model = Arc::clone(model.unwrap_or(&self.info.model));
         ModelUsed::add(&mut self.result.models, &model, calls, cost);
@@ -185,7 +185,7 @@ impl RunResultBuilder {
 
     fn tool_started(&mut self, start: &ToolCallStart) {
         self.result.steps = self.result.steps.max(start.step);
-        // An id may be used again in a later reply; the newest call is meant.
+        // An id may be used again in a later reply. It then means the newest call.
         let open = (self.tools.len(), Arc::clone(&start.arguments));
         self.open_calls.insert(start.id.clone(), open);
         self.tools.push(None);
@@ -218,8 +218,8 @@ impl RunResultBuilder {
     }
 }
 
-/// Returns the output of a run: its answer, or a sentence that explains why it is missing. Scripts rely on these
-/// sentences; they are not translated.
+/// Returns the output of a run: its answer, or a sentence with the reason why it is missing. Scripts rely on these
+/// sentences, so they are not translated.
 fn answer_or_reason(end: &AgentEnd) -> Arc<str> {
     let AgentEnd { reason, steps, output, error, .. } = end;
     if let Some(answer) = output {

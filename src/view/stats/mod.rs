@@ -7,54 +7,54 @@ mod text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Statistics over stored sessions. The serialized form is what `architect stats --json` prints.
+/// Statistics over stored sessions. The serialized form is the output of `architect stats --json`.
 ///
-/// Costs are in dollars, times in milliseconds, rates between 0 and 1. A rate is `None` where nothing was counted.
+/// Costs are in dollars, times in milliseconds, rates between 0 and 1. A rate is `None` if nothing was counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Statistics {
-    /// Since when the sessions were created, in RFC 3339 or as a date; `None` for all of them.
+    /// The earliest creation of the counted sessions, in RFC 3339 or as a date; `None` for all sessions.
     pub since: Option<String>,
-    /// Sessions, without those of sub-agents and evaluations.
+    /// Number of sessions, without those of sub-agents and evaluations.
     pub sessions: u64,
-    /// Sessions of sub-agents.
+    /// Number of sessions of sub-agents.
     pub subagents: u64,
-    /// Evaluations.
+    /// Number of evaluations.
     pub evaluations: u64,
-    /// Model calls that were answered or charged, of all these sessions; an attempt that was cut off is one of them.
+    /// Number of model calls of all these sessions that were answered or charged, including interrupted attempts.
     pub llm_calls: u64,
-    /// Tokens of the requests.
+    /// Tokens of all requests.
     pub input_tokens: u64,
-    /// The part of them that was read from a provider's cache.
+    /// Tokens of requests that were read from a provider's cache.
     pub cached_input_tokens: u64,
-    /// Tokens of the replies.
+    /// Tokens of all replies.
     pub output_tokens: u64,
-    /// Their cost; `None` if no call had a price.
+    /// The cost of the model calls; `None` if no call had a price.
     pub cost: Option<f64>,
-    /// Replies with tool calls.
+    /// Number of replies with tool calls.
     pub steps: u64,
-    /// The cost for each of them.
+    /// The cost per step.
     pub cost_per_step: Option<f64>,
-    /// The part of the input tokens that was read from a provider's cache.
+    /// The share of input tokens that were read from a provider's cache.
     pub cache_hit_rate: Option<f64>,
-    /// Model calls after a failed attempt.
+    /// Number of model calls after a failed attempt.
     pub retries: u64,
-    /// Model calls that failed.
+    /// Number of failed model calls.
     pub failed_calls: u64,
-    /// Tool calls.
+    /// Number of tool calls.
     pub tool_calls: u64,
-    /// Tool calls that a rule, a hook or the user denied.
+    /// Number of tool calls denied by a rule, a hook or the user.
     pub denials: u64,
-    /// The part of the tool calls that ran and failed.
+    /// The share of tool calls that ran and failed.
     pub tool_failure_rate: Option<f64>,
-    /// How the sessions ended, the most frequent way first.
+    /// The outcomes of the sessions, the most frequent first.
     pub outcomes: Vec<OutcomeCount>,
     /// The time in each state, the longest first.
     pub states: Vec<StateTotal>,
-    /// Each model, the most expensive first.
+    /// The usage of each model, the most expensive first.
     pub models: Vec<ModelTotal>,
-    /// Each step, by its number in its session.
+    /// The usage of each step, by its number in its session.
     pub step_costs: Vec<StepTotal>,
-    /// Each tool, the most frequent first.
+    /// The calls of each tool, the most frequent first.
     pub tools: Vec<ToolTotal>,
     /// Failed model calls by kind.
     pub failures: Vec<FailureCount>,
@@ -62,14 +62,14 @@ pub struct Statistics {
     pub percentiles: Vec<Percentiles>,
 }
 
-/// How many sessions ended in one way.
+/// The number of sessions with one outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutcomeCount {
-    /// The status; `unfinished` includes sessions that a process runs.
+    /// The status; `unfinished` includes sessions that are running.
     pub status: String,
     /// The stop reason, if the newest run has ended.
     pub stop_reason: Option<String>,
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
 }
 
@@ -78,45 +78,45 @@ pub struct OutcomeCount {
 pub struct StateTotal {
     /// The state.
     pub state: String,
-    /// How often it was entered.
+    /// Number of times that the state was entered.
     pub visits: u64,
-    /// The time in it.
+    /// The time in the state.
     pub time_ms: f64,
 }
 
 /// The usage of one model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelTotal {
-    /// The model, as the user names it.
+    /// The model, as named by the user.
     pub model: String,
-    /// Calls that were answered or charged.
+    /// Number of calls that were answered or charged.
     pub llm_calls: u64,
     /// Tokens of the requests.
     pub input_tokens: u64,
-    /// The part of them that was read from the provider's cache.
+    /// Tokens of requests that were read from the provider's cache.
     pub cached_input_tokens: u64,
     /// Tokens of the replies.
     pub output_tokens: u64,
     /// The cost; `None` if the model has no price.
     pub cost: Option<f64>,
-    /// Replies with tool calls.
+    /// Number of replies with tool calls.
     pub steps: u64,
-    /// Calls after a failed attempt.
+    /// Number of calls after a failed attempt.
     pub retries: u64,
-    /// Calls that failed.
+    /// Number of failed calls.
     pub failures: u64,
 }
 
-/// The usage of one step, over all sessions that have it.
+/// The usage of one step, over all sessions that have this step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepTotal {
     /// The step, counted from one in its session.
     pub step: u64,
-    /// Calls with a reply that began it.
+    /// Number of calls with a reply that began the step.
     pub llm_calls: u64,
     /// Tokens of the requests.
     pub input_tokens: u64,
-    /// The part of them that was read from a provider's cache.
+    /// Tokens of requests that were read from a provider's cache.
     pub cached_input_tokens: u64,
     /// Tokens of the replies.
     pub output_tokens: u64,
@@ -127,47 +127,47 @@ pub struct StepTotal {
 /// The calls of one tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolTotal {
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// Calls that have ended.
+    /// Number of calls that have ended.
     pub calls: u64,
-    /// Calls that did what was requested.
+    /// Number of calls that did what was requested.
     pub ok: u64,
-    /// Calls that ran and failed, or reached the tool's time limit.
+    /// Number of calls that ran and failed, or reached the tool's time limit.
     pub failed: u64,
-    /// Calls that a rule, a hook or the user denied.
+    /// Number of calls denied by a rule, a hook or the user.
     pub denied: u64,
-    /// Calls that can't run: an unknown tool, or arguments that don't match its schema.
+    /// Number of invalid calls: of an unknown tool, or with arguments that don't match its schema.
     pub invalid: u64,
-    /// Calls that were cut off, or did not run because the run ended.
+    /// Number of calls that were interrupted, or did not run because the run ended.
     pub interrupted: u64,
-    /// Percentiles of its time.
+    /// Percentiles of the calls' time.
     #[serde(flatten)]
     pub time_ms: Ranks,
 }
 
-/// How many model calls failed in one way.
+/// The number of model calls with one kind of failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailureCount {
     /// The kind of the fault.
     pub kind: String,
-    /// Calls.
+    /// Number of calls.
     pub count: u64,
 }
 
 /// The percentiles of a measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Percentiles {
-    /// The measure; its ending is its unit.
+    /// The name of the measure. Its ending is the unit.
     pub measure: String,
-    /// Values.
+    /// Number of values.
     pub count: u64,
     /// The percentiles.
     #[serde(flatten)]
     pub ranks: Ranks,
 }
 
-/// Percentiles by nearest rank; `None` if there is no value.
+/// Percentiles by nearest rank; `None` without values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ranks {
     /// Half of the values are not greater.
@@ -180,7 +180,7 @@ pub struct Ranks {
     pub max: Option<f64>,
 }
 
-/// Returns a part as a rate between 0 and 1; `None` if the whole is nothing.
+/// Returns a part as a rate between 0 and 1; `None` if `whole` is zero.
 #[allow(clippy::cast_precision_loss)] // counts far below 2^53
 fn rate(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
@@ -219,7 +219,7 @@ impl Statistics {
         text::render(self)
     }
 
-    /// Returns the statistics as a page that loads and runs nothing.
+    /// Returns the statistics as a page without scripts and external content.
     pub fn html(&self) -> String {
         page::render(self)
     }

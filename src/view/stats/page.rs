@@ -7,10 +7,10 @@ use super::sections::{PlotBar, StatisticsSection, headline, key_figures, section
 use crate::machine::RunStatus;
 use crate::view::page::{PageFrame, section};
 
-/// The height of a bar with the space below it.
+/// The height of a bar, including the space below it.
 const BAR_HEIGHT: usize = 22;
 
-/// Where bars begin, and the greatest width of one.
+/// The left edge of bars, and the maximum width of a bar.
 const BAR_START: usize = 190;
 const MAX_BAR_WIDTH: f64 = 380.0;
 
@@ -52,7 +52,7 @@ fn content(part: &StatisticsSection) -> Markup {
     }
 }
 
-/// Returns bars, the greatest as wide as the plot; nothing if no bar has a width.
+/// Returns bars, the greatest as wide as the plot; nothing if all values are zero.
 fn plot(caption: &str, bars: &[PlotBar]) -> Markup {
     let most = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
     if most <= 0.0 {

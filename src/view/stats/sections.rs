@@ -8,11 +8,11 @@ use crate::view::sanitize;
 pub(super) struct StatisticsSection {
     pub(super) title: &'static str,
     pub(super) header: Vec<&'static str>,
-    /// The cells; the first ones are names, the others numbers.
+    /// The cells. The first ones of a row are names, the others numbers.
     pub(super) rows: Vec<Vec<String>>,
-    /// The columns of names.
+    /// The number of columns with names.
     pub(super) names: usize,
-    /// What a plot shows, if there is one, and its bars.
+    /// The caption and the bars of the plot, if there is one.
     pub(super) plot: Option<(&'static str, Vec<PlotBar>)>,
 }
 
@@ -24,14 +24,14 @@ pub(super) struct PlotBar {
     pub(super) text: String,
 }
 
-/// The greatest length of a name, in characters.
+/// Length limit of a name, in characters.
 const MAX_NAME: usize = 40;
 
-/// The first and last steps of the rows of the table of steps.
+/// The first and the last step of each row in the table of steps.
 const STEP_RANGES: [(u64, u64); 8] =
     [(1, 1), (2, 2), (3, 3), (4, 5), (6, 10), (11, 20), (21, 50), (51, u64::MAX)];
 
-/// The steps of the plot.
+/// The number of steps in the plot.
 const PLOTTED_STEPS: u64 = 50;
 
 /// Returns the line above the tables.
@@ -72,7 +72,7 @@ pub(super) fn key_figures(statistics: &Statistics) -> Vec<(&'static str, String)
     ]
 }
 
-/// Returns the tables that have rows.
+/// Returns the tables with rows.
 pub(super) fn sections(statistics: &Statistics) -> Vec<StatisticsSection> {
     let mut all = vec![
         outcomes(statistics),

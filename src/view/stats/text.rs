@@ -27,7 +27,7 @@ pub(super) fn render(statistics: &Statistics) -> String {
 /// The indentation of a table.
 const INDENTATION: &str = "  ";
 
-/// Returns a table; names are aligned left, numbers right.
+/// Returns a table. Names are aligned left, numbers right.
 fn table(section: &StatisticsSection) -> String {
     let header: Vec<String> = section.header.iter().map(|name| (*name).to_owned()).collect();
     let lines: Vec<&Vec<String>> = [&header].into_iter().chain(&section.rows).collect();

@@ -1,5 +1,5 @@
-//! What a bar of the waterfall opens: a message, a request with its reply, a tool call with its arguments, decision,
-//! changes and output.
+//! The details below a bar of the waterfall: a message, a request with its reply, or a tool call with its arguments,
+//! decision, changes and output.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::types::{Decision, FileChange, TimeSpan, ToolStatus, pluralize};
 use crate::view::page::{file_change, patch};
 use crate::view::sanitize;
 
-/// The longest argument beside its name, in bytes.
+/// Length limit of an argument that is shown next to its name, in bytes.
 const MAX_SHORT_ARGUMENT: usize = 120;
 
 /// Returns a text of several lines.
@@ -20,7 +20,7 @@ pub(super) fn text(text: &str) -> Markup {
     html! { pre { "\n" (sanitize::multiline(text)) } }
 }
 
-/// Returns the details of a request, with its reply if it has one.
+/// Returns the details of a request, with its reply if there is one.
 pub(super) fn request(call: &CallSpan, reply: Option<&TraceMessage>) -> Markup {
     let mut facts = vec![pluralize(call.messages, "message", "messages")];
     if let Some(usage) = call.usage() {
@@ -71,7 +71,7 @@ pub(super) fn tool(call: &TurnCall<'_>, status: Option<ToolStatus>) -> Markup {
     }
 }
 
-/// Returns the arguments by name; as they are if they are no object.
+/// Returns the arguments by name. Arguments that are not an object are shown unchanged.
 fn arguments(arguments: &str) -> Markup {
     let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(arguments) else {
         return html! { h4 { "Arguments" } (text(arguments)) };
@@ -95,7 +95,7 @@ fn arguments(arguments: &str) -> Markup {
     }
 }
 
-/// Returns how a tool call ended.
+/// Returns the name of a tool call's status.
 pub(super) fn status_name(status: Option<ToolStatus>) -> String {
     match status {
         None => "outcome unknown".to_owned(),

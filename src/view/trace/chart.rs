@@ -17,13 +17,13 @@ struct Point {
     y: f64,
 }
 
-/// Half the size of a state's box.
+/// Half of the size of a state's box.
 const BOX_HALF_SIZE: Point = Point { x: 78.0, y: 29.0 };
 
-/// How far the middle of an arrow is from the straight line, so that the arrow back is on the other side.
+/// The distance of an arrow's middle from the straight line, by which two opposite arrows are on different sides.
 const ARROW_BEND: f64 = 22.0;
 
-/// The top-level states of the chart with the centers of their boxes: the loop in the middle, the end on the right.
+/// The top-level states of the chart, with the centers of their boxes: the loop in the middle, the end on the right.
 const STATES: [(&str, Point); 6] = [
     ("Preparing", Point { x: 100.0, y: 225.0 }),
     ("Compacting", Point { x: 100.0, y: 50.0 }),
@@ -33,7 +33,7 @@ const STATES: [(&str, Point); 6] = [
     ("Done", Point { x: 670.0, y: 115.0 }),
 ];
 
-/// An index of [`STATES`].
+/// An index into [`STATES`].
 type TopState = usize;
 
 /// Returns the top-level state of a path.
@@ -47,7 +47,7 @@ fn top_states(from: &str, to: &str) -> Option<(TopState, TopState)> {
     Some((top_state(from)?, top_state(to)?))
 }
 
-/// Returns the drawing: every state, the transitions with their counts, and faintly the unused ones.
+/// Returns the drawing: every state, the taken transitions with their counts, and the unused ones in a faint color.
 pub(super) fn render(trace: &Trace) -> Markup {
     let mut taken: BTreeMap<(TopState, TopState), (u32, Vec<String>)> = BTreeMap::new();
     let mut within = [0; STATES.len()];
@@ -135,7 +135,7 @@ fn arrow(from: TopState, to: TopState) -> (String, Point) {
     (path, middle)
 }
 
-/// Returns where the line from the center of a box to a point crosses its border.
+/// Returns the point at which the line from the center of a box to another point crosses its border.
 fn box_border(middle: Point, towards: Point) -> Point {
     let (dx, dy) = (towards.x - middle.x, towards.y - middle.y);
     let scale = (BOX_HALF_SIZE.x / dx.abs().max(0.001)).min(BOX_HALF_SIZE.y / dy.abs().max(0.001));

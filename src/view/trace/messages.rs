@@ -18,12 +18,12 @@ use crate::types::{
 pub struct TraceMessage {
     /// The record that added it to the conversation; zero for the header.
     pub seq: u64,
-    /// When it was added.
+    /// The session time at which it was added.
     #[serde(rename = "at_ms", serialize_with = "moment")]
     pub at: RunTime,
-    /// The request that sends it first, or whose reply it belongs to, as an index of the requests.
+    /// The index of the request that sends it first, or whose reply contains it.
     pub request: usize,
-    /// The id of the tool call, if it is about one.
+    /// The id of the tool call, for a call or its result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
     /// Its role.
@@ -46,21 +46,21 @@ pub enum Speaker {
     Assistant,
     /// A tool call of the model.
     ToolCall {
-        /// The tool.
+        /// The name of the tool.
         name: Arc<str>,
     },
     /// A tool result.
     ToolResult {
-        /// The tool.
+        /// The name of the tool.
         name: Arc<str>,
-        /// How the call ended.
+        /// The status of the call.
         status: ToolStatus,
     },
     /// The model, in a reply that was cancelled and discarded.
     Partial,
 }
 
-/// Returns the entries of the conversation after the newest one that is known, which is replaced.
+/// Returns the conversation's entries after the newest known one, and updates `known`.
 pub(in crate::view) fn new_entries<'a>(
     machine: &'a Machine,
     output: &MachineOutput,
@@ -71,7 +71,7 @@ pub(in crate::view) fn new_entries<'a>(
     let was_compacted =
         output.notes.iter().any(|note| matches!(note, MachineNote::Compacted { .. }));
     let new: Vec<&ConversationEntry> = if was_compacted {
-        // A summary is newer than the entries after it.
+        // The id of a summary is newer than those of the entries after it.
         entries.iter().filter(is_new).collect()
     } else {
         let count = entries.iter().rev().take_while(is_new).count();
@@ -89,21 +89,21 @@ pub(super) struct MessageCollector {
     newest: Option<EntryId>,
 }
 
-/// Where the next messages belong.
+/// The position of the next messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MessagePosition {
     /// The present record.
     pub(super) seq: u64,
-    /// When it came.
+    /// The session time of the record.
     pub(super) at: RunTime,
-    /// The request that will be sent next.
+    /// The index of the request that will be sent next.
     pub(super) next_request: usize,
-    /// The newest request whose reply is a part of the conversation.
+    /// The index of the newest request whose reply is part of the conversation.
     pub(super) last_reply: usize,
 }
 
 impl MessageCollector {
-    /// Sets where the next messages belong.
+    /// Sets the position of the next messages.
     pub(super) fn set_position(&mut self, position: MessagePosition) {
         self.position = position;
     }

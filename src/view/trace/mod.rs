@@ -1,8 +1,8 @@
-//! Where the time of a session was spent, by state and step by step: as a table, as JSON, and as a self-contained page.
+//! The time of a session, by state and step by step: as a table, as JSON, and as a self-contained page.
 //!
-//! A [`Tracer`] gets the records of a session one after the other, each with the machine after it, and builds one
-//! [`Trace`]. Time is never guessed: the time between two records belongs to the state before the later one, and
-//! within that state to the phase that is known.
+//! A [`Tracer`] receives the records of a session in order, each with the machine after it, and builds a [`Trace`].
+//! Times are never estimated: the time between two records counts for the state before the later one and, within that
+//! state, for the known phase.
 
 mod call_details;
 mod chart;
@@ -34,13 +34,13 @@ use crate::view::public_events::{dollars, millis, reason};
 /// The session of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TraceSubject {
-    /// The session.
+    /// The id of the session.
     pub session_id: String,
-    /// When it was created, in RFC 3339.
+    /// The time of its creation, in RFC 3339.
     pub created: String,
-    /// The program that created it, with its version.
+    /// The program that created it, with the version.
     pub program: String,
-    /// The model, as the user names it.
+    /// The model, as named by the user.
     pub model: String,
     /// The agent.
     pub agent: String,
@@ -48,32 +48,32 @@ pub struct TraceSubject {
     pub workspace: String,
 }
 
-/// Where the time of a session was spent.
+/// The time of a session, with its calls, messages and changes.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Trace {
     /// The session.
     #[serde(flatten)]
     pub subject: TraceSubject,
-    /// Its present state.
+    /// The present state.
     pub state: StateKind,
-    /// Why it ended; `None` if it has not ended.
+    /// The stop reason; `None` if the session has not ended.
     #[serde(serialize_with = "reason")]
     pub stop_reason: Option<StopReason>,
-    /// Its duration, without the time between its processes.
+    /// The duration, without the time between processes.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
-    /// Replies with tool calls.
+    /// The number of replies with tool calls.
     pub steps: u32,
-    /// Model calls, including those of sub-agents.
+    /// The number of model calls, including those of sub-agents.
     pub llm_calls: u32,
     /// Input and output tokens.
     pub tokens: Tokens,
-    /// Its cost in dollars; `None` if the model has no price.
+    /// The cost in dollars; `None` if the model has no price.
     #[serde(serialize_with = "dollars")]
     pub cost: Option<MicroUsd>,
     /// The time in each entered state, in the order of the chart.
     pub states: Vec<StateTime>,
-    /// The transitions that were taken.
+    /// The taken transitions, with their counts.
     pub edges: Vec<TransitionCount>,
     /// The requests to the model, in the order in which they were sent.
     pub calls: Vec<CallSpan>,
@@ -83,9 +83,9 @@ pub struct Trace {
     pub subagents: Vec<SubagentSpan>,
     /// The messages, oldest first.
     pub messages: Vec<TraceMessage>,
-    /// What the steps have changed in the workspace, as far as it was recorded.
+    /// The changes of the steps in the workspace, as far as they were recorded.
     pub changes: Vec<StepChange>,
-    /// The traces of its sub-agents, as far as they are stored.
+    /// The traces of sub-agents, as far as they are stored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub subagent_traces: Vec<SubagentTrace>,
 }
@@ -93,12 +93,12 @@ pub struct Trace {
 /// The trace of a sub-agent.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SubagentTrace {
-    /// The tool call that it worked on, if known.
+    /// The tool call on which it worked, if known.
     pub call: Option<CallId>,
-    /// When it began, in the time of the dispatching session.
+    /// The start, in the time of the dispatching session.
     #[serde(rename = "begun_ms", serialize_with = "moment")]
     pub started_at: RunTime,
-    /// Its trace. The usage of the dispatching session includes it.
+    /// The trace. The usage of the dispatching session includes its usage.
     #[serde(flatten)]
     pub trace: Trace,
 }
@@ -111,11 +111,11 @@ pub struct StepChange {
     /// The file. A path that is not UTF-8 is a NUL character and its bytes in hexadecimal.
     #[schemars(with = "String")]
     pub path: FilePath,
-    /// Lines that were added.
+    /// The number of added lines.
     pub added: u64,
-    /// Lines that were removed.
+    /// The number of removed lines.
     pub removed: u64,
-    /// The patch; empty if it is too long, or there is none.
+    /// The patch; empty if it is too long or missing.
     pub patch: String,
 }
 
@@ -125,12 +125,12 @@ impl Trace {
         time_table::render(self)
     }
 
-    /// Returns the trace as a page that loads nothing, and runs nothing but its own search.
+    /// Returns the trace as a page without external content. Its only script is the search.
     pub fn html(&self) -> String {
         page::render(self)
     }
 
-    /// Replaces each text of the model, the tools and the user.
+    /// Replaces each text of the model, the tools and the user by the result of `map`.
     pub fn map_texts(&mut self, map: &impl Fn(&str) -> String) {
         for message in &mut self.messages {
             message.text = map(&message.text).into();
@@ -139,7 +139,7 @@ impl Trace {
             tool.arguments = map(&tool.arguments).into();
         }
         for change in &mut self.changes {
-            // The sign before a line would look like a part of a word.
+            // The sign at the start of a line would look like part of a word.
             let lines = change.patch.lines().map(|line| {
                 let (sign, text) = line.split_at_checked(1).unwrap_or(("", line));
                 format!("{sign}{}\n", map(text))

@@ -15,7 +15,7 @@ use crate::types::{MessageOrigin, TimeSpan, pluralize};
 use crate::view::page::{PageFrame, facts, file_change, section, step_changes};
 use crate::view::sanitize;
 
-/// The longest heading, in characters; the whole text is in the first step.
+/// Length limit of the heading, in characters. The whole text is in the first step.
 const MAX_HEADING: usize = 140;
 
 /// Returns the page.
@@ -77,7 +77,7 @@ fn subject_facts(trace: &Trace) -> Vec<(&'static str, String)> {
     facts.map(|(name, value)| (name, sanitize::headline(value, MAX_HEADING))).collect()
 }
 
-/// Returns the changed files, each with its step, and the patches that are shown in no step.
+/// Returns the changed files, each with its step, and the patches that no step shows.
 fn changes(trace: &Trace, unplaced: &[&StepChange]) -> Markup {
     let is_placed = |change: &StepChange| !unplaced.iter().any(|other| other.step == change.step);
     let unplaced: Vec<StepChange> = unplaced.iter().copied().cloned().collect();
@@ -100,7 +100,7 @@ fn task(trace: &Trace) -> Option<String> {
     })
 }
 
-/// Returns the whole time as one bar, and below it the time of each state.
+/// Returns the whole time as one bar, with the time of each state below it.
 fn time_section(trace: &Trace) -> Markup {
     let times = || trace.states.iter().flat_map(|state| &state.phases);
     let time_of = |phase: TracePhase| {

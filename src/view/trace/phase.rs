@@ -4,9 +4,9 @@ use crate::machine::{CallState, Machine, State, StateKind};
 use crate::types::word_enum;
 
 word_enum! {
-    /// What time was spent on.
+    /// A phase within a state.
     pub enum TracePhase {
-        /// Preparing a model call: steering messages, and what hooks add.
+        /// Preparing a model call: steering messages, and additions of hooks.
         Preparing = "preparing",
         /// Encoding a request.
         Encoding = "encoding",
@@ -16,21 +16,21 @@ word_enum! {
         Stream = "stream",
         /// Waiting before a retry.
         Backoff = "backoff",
-        /// Rules, hooks and the user authorize a tool call, and no tool runs.
+        /// Authorizing a tool call by rules, hooks and the user, while no tool runs.
         Hooks = "hooks",
-        /// Tools run.
+        /// Running tools.
         Tools = "tools",
         /// Checking a final answer: its schema, stop hooks, quality gates.
         Checks = "checks",
         /// Syncing the journal.
         Sync = "sync",
-        /// The run is over, and cancelled effects come to their end.
+        /// Ending cancelled effects after the run.
         Ending = "ending",
     }
 }
 
 impl TracePhase {
-    /// Returns its name for people.
+    /// Returns the readable name.
     pub fn name(self) -> String {
         self.as_str().replace('_', " ")
     }

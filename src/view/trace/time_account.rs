@@ -1,4 +1,4 @@
-//! Adds up the time of each state and phase, and counts the transitions.
+//! Sums of the time in each state and phase, and counts of transitions.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,9 +16,9 @@ use crate::view::public_events::millis;
 pub struct StateTime {
     /// The state.
     pub state: StateKind,
-    /// How often it was entered.
+    /// The number of times that the state was entered.
     pub visits: u32,
-    /// The time in it.
+    /// The time in the state.
     #[serde(rename = "time_ms", serialize_with = "millis")]
     pub time: TimeSpan,
     /// The time by phase.
@@ -35,14 +35,14 @@ pub struct PhaseTime {
     pub time: TimeSpan,
 }
 
-/// A transition that was taken.
+/// A taken transition, with its count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TransitionCount {
     /// The state that was left.
     pub from: StateKind,
     /// The state that was entered.
     pub to: StateKind,
-    /// The event, as the statechart names it, or `RESUMED`.
+    /// The event by its name in the statechart, or `RESUMED`.
     pub event: &'static str,
     /// The count.
     pub count: u32,
@@ -76,11 +76,11 @@ impl TimeAccount {
         self.total = add(self.total, time);
     }
 
-    /// Splits the time of a completed request, all of which counted as waiting for the first byte until then.
+    /// Splits the time of a completed request. Until then, all of it counted as waiting for the first byte.
     pub(super) fn split_call(&mut self, state: StateKind, waited: TimeSpan, times: CallTiming) {
         let encode = times.encode.min(waited);
         let rest = subtract(waited, encode);
-        // Without a first byte there was no stream.
+        // Without a first byte, nothing was received.
         let stream =
             times.first_byte.map_or(TimeSpan::ZERO, |first_byte| subtract(rest, first_byte));
         for (phase, time) in [(TracePhase::Encoding, encode), (TracePhase::Stream, stream)] {
@@ -106,7 +106,7 @@ impl TimeAccount {
         StateKind::ALL.into_iter().filter_map(row).collect()
     }
 
-    /// Returns the transitions that were taken.
+    /// Returns the taken transitions.
     pub(super) fn edges(&self) -> Vec<TransitionCount> {
         let edge = |(&(from, to, event), &count)| TransitionCount { from, to, event, count };
         self.edges.iter().map(edge).collect()

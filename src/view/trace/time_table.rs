@@ -4,7 +4,7 @@ use super::{CallEnd, PhaseTime, Trace, TracePhase};
 use crate::types::{TimeSpan, pluralize};
 use crate::view::{in_columns, sanitize};
 
-/// Returns the table: each state, and its phases below it.
+/// Returns the table: each state, with its phases below it.
 pub(super) fn render(trace: &Trace) -> String {
     let mut rows = vec![["state", "visits", "time", "share"].map(str::to_owned)];
     for (phase, [name, visits, time, share]) in time_rows(trace) {
@@ -16,7 +16,8 @@ pub(super) fn render(trace: &Trace) -> String {
     headline(trace) + &in_columns(&rows, |column| column > 0)
 }
 
-/// Returns the rows of the table: for each state, and below it for each of its phases, the name, visits, time and share.
+/// Returns the rows of the table, with name, visits, time and share: for each state, and below it for each of its
+/// phases.
 pub(super) fn time_rows(trace: &Trace) -> Vec<(Option<TracePhase>, [String; 4])> {
     let row = |name: String, visits: String, time: TimeSpan| {
         [name, visits, time.to_string(), percent_of_time(time, trace.duration)]

@@ -1,4 +1,4 @@
-//! When each request and each tool call began and ended.
+//! The times of requests and tool calls.
 
 use std::collections::HashMap;
 use std::mem;
@@ -22,40 +22,40 @@ use crate::view::public_events::{decision_of, dollars, message_count, millis};
 /// A request to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CallSpan {
-    /// What it was for.
+    /// The purpose.
     pub purpose: CallPurpose,
     /// The attempt, counted from one.
     pub attempt: u32,
     /// The model, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Arc<str>>,
-    /// The step that its reply began; `None` if it has no tool calls.
+    /// The step that its reply began; `None` for a reply without tool calls.
     pub step: Option<u32>,
-    /// Messages in the request, without the system prompt.
+    /// The number of messages in the request, without the system prompt.
     pub messages: u32,
-    /// When it was sent.
+    /// The session time at which it was sent.
     #[serde(rename = "begun_ms", serialize_with = "moment")]
     pub started_at: RunTime,
-    /// How long it took.
+    /// The duration of the request.
     #[serde(rename = "time_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
-    /// The time to encode it.
+    /// The time for encoding it.
     #[serde(rename = "encode_ms", serialize_with = "millis")]
     pub encode: Option<TimeSpan>,
-    /// Waiting for the first byte of the reply.
+    /// The time of waiting for the first byte of the reply.
     #[serde(rename = "first_byte_ms", serialize_with = "millis")]
     pub first_byte: Option<TimeSpan>,
-    /// How it ended.
+    /// The end of the request.
     #[serde(flatten)]
     pub end: CallEnd,
-    /// What was charged for it without a reply: its input, and the output that had arrived, both estimated. `None` if it has a
-    /// reply, or nothing was charged.
+    /// The charged usage of a request without a reply: its input, and the output that had arrived, both estimated.
+    /// `None` if it has a reply, or nothing was charged.
     #[serde(flatten)]
     pub charged: Option<SpanUsage>,
 }
 
 impl CallSpan {
-    /// Returns the usage: that of its reply, or what was charged without one.
+    /// Returns the usage: of the reply, or as charged without a reply.
     pub fn usage(&self) -> Option<&SpanUsage> {
         match &self.end {
             CallEnd::Replied { usage, .. } => Some(usage),
@@ -64,29 +64,29 @@ impl CallSpan {
     }
 }
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "end", rename_all = "snake_case")]
 pub enum CallEnd {
-    /// With a reply.
+    /// A reply arrived.
     Replied {
-        /// Why the model stopped.
+        /// The finish reason of the model.
         finish: ReplyFinish,
-        /// Its usage, without that of failed attempts before it.
+        /// The usage, without that of earlier failed attempts.
         #[serde(flatten)]
         usage: SpanUsage,
     },
-    /// Without one.
+    /// The request failed.
     Failed {
         /// The reason.
         #[serde(rename = "why")]
         reason: Arc<str>,
     },
-    /// It was cancelled: by an interrupt, or a time limit.
+    /// The request was cancelled: by an interrupt or a time limit.
     Cancelled,
-    /// The process ended before it.
+    /// The process ended before the request did.
     Lost,
-    /// It is still running, as far as the journal shows.
+    /// The request is still running, as far as the journal shows.
     Open,
 }
 
@@ -95,27 +95,27 @@ pub enum CallEnd {
 pub struct ToolSpan {
     /// The id of the call.
     pub call: CallId,
-    /// The request whose reply has the call, as an index of the requests.
+    /// The index of the request whose reply contains the call.
     pub request: usize,
-    /// The tool.
+    /// The name of the tool.
     pub name: Arc<str>,
     /// The arguments, as the model wrote them.
     pub arguments: Arc<str>,
-    /// When its authorization began.
+    /// The session time at which the authorization began.
     #[serde(rename = "judged_ms", serialize_with = "moment")]
     pub authorized_at: RunTime,
-    /// When it began to run; `None` if it did not.
+    /// The session time at which the tool began to run; `None` if it did not run.
     #[serde(rename = "begun_ms", serialize_with = "moment")]
     pub started_at: Option<RunTime>,
-    /// When it ended.
+    /// The session time at which the call ended.
     #[serde(rename = "ended_ms", serialize_with = "moment")]
     pub ended_at: RunTime,
-    /// How it ended; `None` if unknown.
+    /// The status of the call; `None` if unknown.
     pub status: Option<ToolStatus>,
     /// The decision of the policy and its rule; `None` for a call that was not authorized.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
-    /// The files that it changed.
+    /// The files that the call changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FileChange>,
 }
@@ -123,10 +123,10 @@ pub struct ToolSpan {
 /// The usage of a sub-agent's model call.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SubagentSpan {
-    /// When it was charged.
+    /// The session time at which it was charged.
     #[serde(rename = "at_ms", serialize_with = "moment")]
     pub at: RunTime,
-    /// Its usage.
+    /// The usage.
     #[serde(flatten)]
     pub usage: SpanUsage,
 }
@@ -138,9 +138,9 @@ pub struct SpanUsage {
     pub input_tokens: u64,
     /// Tokens of the reply.
     pub output_tokens: u64,
-    /// The part of the request that was read from the provider's cache.
+    /// Tokens of the request that were read from the provider's cache.
     pub cached_input_tokens: u64,
-    /// Its cost in dollars; `None` if the model has no price.
+    /// The cost in dollars; `None` if the model has no price.
     #[serde(serialize_with = "dollars")]
     pub cost: Option<MicroUsd>,
 }
@@ -162,20 +162,20 @@ pub(super) struct Timeline {
     pub(super) calls: Vec<CallSpan>,
     pub(super) tools: Vec<ToolSpan>,
     pub(super) subagents: Vec<SubagentSpan>,
-    /// The newest request whose reply is a part of the conversation.
+    /// The index of the newest request whose reply is part of the conversation.
     pub(super) last_reply: usize,
-    /// The steps until now.
+    /// The number of steps so far.
     steps: u32,
-    /// The running requests.
+    /// The indexes of the running requests.
     open_calls: HashMap<EffectId, usize>,
-    /// The tool calls that are being authorized, or run.
+    /// The indexes of the tool calls that are being authorized or run.
     open_tools: HashMap<EffectId, usize>,
-    /// What the spans until now have used.
+    /// The usage of the spans so far.
     spent: BudgetUsage,
 }
 
 impl Timeline {
-    /// Adds an event that led to this machine.
+    /// Adds an event, with the machine after it.
     pub(super) fn on_event(
         &mut self,
         at: RunTime,
@@ -226,13 +226,13 @@ impl Timeline {
             }
             _ => self.charge_open_call(Some(event), machine),
         }
-        // The machine itself ends what is open, after a deadline or an interrupt.
+        // After a deadline or an interrupt, the machine itself ends open calls.
         if matches!(machine.state, State::Done(_)) {
             self.end_open(at, &CallEnd::Cancelled, Some(ToolStatus::Interrupted));
         }
     }
 
-    /// Adds what was charged since the last span to the running request, which has no reply: it failed, or was cancelled.
+    /// Adds the charge since the last span to the running request, which failed or was cancelled without a reply.
     pub(super) fn charge_open_call(&mut self, event: Option<&Event>, machine: &Machine) {
         let run = machine.state.run();
         let before = mem::replace(&mut self.spent, run.used);
@@ -245,7 +245,7 @@ impl Timeline {
         }
     }
 
-    /// Adds the effects.
+    /// Adds the requests and tool calls that effects begin or cancel.
     pub(super) fn on_effects(&mut self, at: RunTime, machine: &Machine, output: &MachineOutput) {
         for effect in &output.effects {
             match effect {
@@ -295,7 +295,7 @@ impl Timeline {
         }
     }
 
-    /// Ends everything that is open.
+    /// Ends all open requests and tool calls.
     pub(super) fn end_open(&mut self, at: RunTime, end: &CallEnd, status: Option<ToolStatus>) {
         for id in self.open_calls.keys().copied().collect::<Vec<_>>() {
             self.call_ended(id, at, None, end.clone());

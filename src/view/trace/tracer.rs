@@ -1,4 +1,4 @@
-//! Turns the records of a session into its trace.
+//! Building the trace of a session from its records.
 
 use super::messages::{MessageCollector, MessagePosition};
 use super::phase::TracePhase;
@@ -12,19 +12,19 @@ use crate::types::{RunTime, TimeSpan};
 /// A record of a session, with the state before it and the machine after it.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceStep<'a> {
-    /// Its sequence number.
+    /// The sequence number of the record.
     pub seq: u64,
-    /// When it came.
+    /// The session time of the record.
     pub at: RunTime,
-    /// Its content.
+    /// The content of the record.
     pub content: RecordContent<'a>,
-    /// The state before it.
+    /// The state before the record.
     pub state_before: StateKind,
-    /// The timing of the model call that it completes, if any.
+    /// The timing of the model call that the record completes, if any.
     pub call: Option<CallTiming>,
-    /// The time that syncs took since the record before.
+    /// The time for syncs since the previous record.
     pub sync: TimeSpan,
-    /// The machine after it.
+    /// The machine after the record.
     pub machine: &'a Machine,
     /// The machine's output.
     pub output: &'a MachineOutput,
@@ -43,15 +43,15 @@ pub enum RecordContent<'a> {
     Other,
 }
 
-/// Makes a trace of the records of a session.
+/// Builds the trace of a session from its records.
 #[derive(Debug)]
 pub struct Tracer {
     subject: TraceSubject,
-    /// When the record before came, and the state and phase after it.
+    /// The time of the previous record, and the state and phase after it.
     at: RunTime,
     state: StateKind,
     phase: TracePhase,
-    /// How long a request has been running in this state, without syncs.
+    /// The time that a request has been running in this state, without syncs.
     waited: TimeSpan,
     account: TimeAccount,
     timeline: Timeline,
@@ -59,7 +59,7 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Starts with a session without records, in its first state and with its first effects.
+    /// Begins with a session without records, in its first state and with its first effects.
     pub fn begin(subject: TraceSubject, machine: &Machine, output: &MachineOutput) -> Self {
         let mut account = TimeAccount::default();
         account.enter(machine.state.kind());
@@ -96,7 +96,7 @@ impl Tracer {
             }
             RecordContent::Other => return,
         }
-        // A message that a step adds is in the request that it sends.
+        // A message added by a step is part of the request that the step sends.
         self.set_position(step);
         self.messages.add_new(step.machine, step.output);
         self.timeline.on_effects(step.at, step.machine, step.output);
@@ -116,7 +116,7 @@ impl Tracer {
         });
     }
 
-    /// Adds the time since the record before to the state before this one.
+    /// Adds the time since the previous record to the state before this one.
     fn add_time(&mut self, step: &TraceStep<'_>) {
         let gap = step.at.since(self.at);
         let sync = step.sync.min(gap);
@@ -133,11 +133,11 @@ impl Tracer {
         }
     }
 
-    /// Returns the trace up to here.
+    /// Returns the trace of the session so far.
     pub fn finish(self, machine: &Machine) -> Trace {
         let Self { subject, at, account, mut timeline, mut messages, .. } = self;
         messages.add_open_reply(at, machine);
-        // What is still open ends here.
+        // Open calls end with the trace.
         timeline.end_open(at, &CallEnd::Open, None);
         let Timeline { calls, tools, subagents, .. } = timeline;
         let subagent_calls = u32::try_from(subagents.len()).unwrap_or(u32::MAX);

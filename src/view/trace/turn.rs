@@ -11,7 +11,7 @@ use crate::types::{CallId, MicroUsd, RunTime, ToolStatus};
 /// A request with its retries, and the tool calls of its reply.
 #[derive(Default)]
 pub(super) struct Turn<'a> {
-    /// The messages that it sends first, and cancelled replies.
+    /// The messages that are sent first by this turn, and cancelled replies.
     pub(super) messages: Vec<&'a TraceMessage>,
     /// The attempts; empty for messages that no request has sent.
     pub(super) requests: Vec<&'a CallSpan>,
@@ -19,9 +19,9 @@ pub(super) struct Turn<'a> {
     pub(super) reply: Option<&'a TraceMessage>,
     /// The tool calls.
     pub(super) calls: Vec<TurnCall<'a>>,
-    /// What the step has changed, as far as no single call is known for it.
+    /// The changes of the step that are not assigned to a single call.
     pub(super) changes: Vec<&'a StepChange>,
-    /// The sub-agents whose tool call is not known.
+    /// The sub-agents whose tool call is unknown.
     pub(super) subagents: Vec<&'a SubagentTrace>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Turn<'a> {
 pub(super) struct TurnCall<'a> {
     pub(super) name: &'a str,
     pub(super) arguments: &'a str,
-    /// Its times; `None` if it was never authorized.
+    /// The times; `None` if the call was never authorized.
     pub(super) span: Option<&'a ToolSpan>,
     pub(super) result: Option<&'a TraceMessage>,
     pub(super) changes: Vec<&'a StepChange>,
@@ -37,17 +37,17 @@ pub(super) struct TurnCall<'a> {
 }
 
 impl Turn<'_> {
-    /// Returns what it was for; `None` if nothing was sent.
+    /// Returns the purpose of the requests; `None` if nothing was sent.
     pub(super) fn purpose(&self) -> Option<CallPurpose> {
         self.requests.first().map(|request| request.purpose)
     }
 
-    /// Returns its step; `None` if it has none.
+    /// Returns the step; `None` if the turn is not a step.
     pub(super) fn step(&self) -> Option<u32> {
         self.requests.iter().rev().find_map(|request| request.step)
     }
 
-    /// Returns when it began and ended.
+    /// Returns the start and the end of the turn.
     pub(super) fn period(&self) -> (RunTime, RunTime) {
         let requests = self.requests.iter();
         let requests = requests.map(|call| (call.started_at, call.started_at.after(call.duration)));
@@ -59,7 +59,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Returns its cost, with that of its sub-agents; `None` if the model has no price.
+    /// Returns the cost, including sub-agents; `None` if the model has no price.
     pub(super) fn cost(&self) -> Option<MicroUsd> {
         let own = self.requests.iter().filter_map(|request| match &request.end {
             CallEnd::Replied { usage, .. } => usage.cost,
@@ -78,7 +78,7 @@ impl Turn<'_> {
             && self.subagents.is_empty()
     }
 
-    /// Returns whether its last request or one of its calls has failed.
+    /// Returns whether the last request or one of the calls has failed.
     pub(super) fn is_failed(&self) -> bool {
         let replied = |call: &&CallSpan| matches!(call.end, CallEnd::Replied { .. });
         !self.requests.last().is_none_or(replied) || self.calls.iter().any(TurnCall::is_failed)
@@ -86,7 +86,7 @@ impl Turn<'_> {
 }
 
 impl TurnCall<'_> {
-    /// Returns whether it has not done what was requested.
+    /// Returns whether the call has not done what was requested.
     pub(super) fn is_failed(&self) -> bool {
         let of_result = self.result.map(|result| match &result.speaker {
             Speaker::ToolResult { status, .. } => *status,
@@ -96,7 +96,7 @@ impl TurnCall<'_> {
     }
 }
 
-/// Returns the turns in order, and the changes of steps that are not among them.
+/// Returns the turns in order, and the changes of steps that no turn contains.
 pub(super) fn turns(trace: &Trace) -> (Vec<Turn<'_>>, Vec<&StepChange>) {
     let mut turns: Vec<Turn<'_>> = Vec::new();
     let mut turn_of_request = Vec::with_capacity(trace.calls.len());
@@ -137,7 +137,8 @@ pub(super) fn turns(trace: &Trace) -> (Vec<Turn<'_>>, Vec<&StepChange>) {
         let turn = &mut turns[index];
         let known = calls.get(&(index, &span.call)).copied();
         let place = known.filter(|&call| turn.calls[call].span.is_none()).unwrap_or_else(|| {
-            // A call that was authorized again, after its process had ended, has the result now.
+            // After its process had ended, the call was authorized again, and the result belongs to the new
+            // authorization.
             let result = known.and_then(|call| turn.calls[call].result.take());
             turn.calls.push(TurnCall { result, ..TurnCall::new(&span.name, &span.arguments) });
             turn.calls.len() - 1

@@ -1,4 +1,4 @@
-//! Tokens and cost of each reply, as columns.
+//! Tokens and cost of each reply, as columns of a chart.
 
 use maud::{Markup, html};
 
@@ -6,22 +6,22 @@ use super::Trace;
 use super::timeline::SpanUsage;
 use crate::types::{MicroUsd, RunTime};
 
-/// The most columns; of more replies, each column has several.
+/// The maximum number of columns. With more replies, a column covers several.
 const MAX_COLUMNS: usize = 200;
 
-/// The usage of one reply, or of several in a row.
+/// The usage of one reply, or of several successive replies.
 struct UsageColumn {
     title: String,
     cached: u64,
     fresh: u64,
     output: u64,
-    /// The cost of this reply and of those before it.
+    /// The cost of these replies and of all earlier ones.
     cumulative: u64,
 }
 
 /// Returns the columns; `None` if there was no reply.
 pub(super) fn render(trace: &Trace) -> Option<Markup> {
-    // A reply counts at the time when it has come.
+    // A reply counts at the time of its arrival.
     let replies = trace.calls.iter().enumerate();
     let replies = replies.filter_map(|(index, call)| {
         let usage = call.usage()?;
@@ -91,7 +91,7 @@ fn column(what: &str, usage: &SpanUsage) -> UsageColumn {
     }
 }
 
-/// Returns a column for several replies in a row.
+/// Returns a column for several successive replies.
 fn join(columns: &[UsageColumn]) -> Option<UsageColumn> {
     let (first, last) = (columns.first()?, columns.last()?);
     let sum = |part: fn(&UsageColumn) -> u64| columns.iter().map(part).sum();

@@ -1,4 +1,4 @@
-//! The waterfall: the steps of a session with their requests, tool calls and sub-agents, in one scale of time.
+//! The waterfall: the steps of a session with their requests, tool calls and sub-agents, on one time scale.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -16,29 +16,29 @@ use crate::view::human::call_summary::summarize_call;
 use crate::view::page::{file_change, patch};
 use crate::view::sanitize;
 
-/// The longest description in a row, in characters; the whole text is folded below it.
+/// Length limit of a description in a row, in characters. The whole text is folded below the row.
 const MAX_DESCRIPTION: usize = 140;
 
-/// A waterfall with more steps begins with all of them folded.
+/// The number of steps above which all steps are folded at first.
 const MAX_OPEN_STEPS: usize = 24;
 
-/// The steps that are laid out together.
+/// The number of steps in a group that is laid out together.
 const STEPS_PER_GROUP: usize = 100;
 
-/// The tool calls that the row of a step names.
+/// The number of tool calls that are named in the row of a step.
 const MAX_NAMED_CALLS: usize = 4;
 
-/// Where the time of a session is on the scale of the page.
+/// The position of a session's time on the scale of the page.
 #[derive(Clone, Copy)]
 struct Scale {
-    /// When the session began.
+    /// The start of the session.
     start: RunTime,
-    /// The whole time of the page.
+    /// The whole time shown on the page.
     whole: TimeSpan,
 }
 
 impl Scale {
-    /// Returns the place of a period as properties of a style, in percent of the whole.
+    /// Returns the position of a period as style properties, in percent of the whole time.
     fn place(self, names: [&str; 2], from: RunTime, time: TimeSpan) -> String {
         let percent = |time: u64| {
             let part =
@@ -86,7 +86,7 @@ pub(super) fn render(trace: &Trace, turns: &[Turn<'_>]) -> Markup {
     }
 }
 
-/// Returns the steps, in groups that a browser lays out when they are seen.
+/// Returns the steps, in groups that a browser lays out when they become visible.
 fn steps(turns: &[Turn<'_>], scale: Scale) -> Markup {
     let is_open = turns.len() <= MAX_OPEN_STEPS;
     html! {
@@ -141,7 +141,7 @@ fn step_name(turn: &Turn<'_>) -> String {
     }
 }
 
-/// Returns what a step has done: its tool calls, or else its text.
+/// Returns the description of a step: its tool calls or, without calls, its text.
 fn step_description(turn: &Turn<'_>) -> String {
     let named = turn.calls.iter().take(MAX_NAMED_CALLS).map(call_name);
     let mut names: Vec<String> = named.collect();
@@ -234,7 +234,7 @@ fn request_row(call: &CallSpan, reply: Option<&TraceMessage>, scale: Scale) -> M
     }
 }
 
-/// Returns the class of a phase in the style sheet, which has its color.
+/// Returns the CSS class of a phase, which sets its color.
 pub(super) fn css_class(phase: TracePhase) -> String {
     format!("p-{}", phase.as_str().replace('_', "-"))
 }

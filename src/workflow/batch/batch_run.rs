@@ -1,4 +1,4 @@
-//! Runs the cells of a batch: workers claim them, one thread keeps their leases.
+//! Running the cells of a batch: worker threads claim cells, and one thread renews their leases.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,43 +22,43 @@ use crate::journal::SessionStore;
 use crate::port::{CancellationToken, lock, panic_message, unique_id};
 use crate::types::{Signal, TimeSpan};
 
-/// What running the cells of a batch needs.
+/// The cells of a batch to run in this process, and everything a run needs.
 pub struct BatchRun<'a> {
     /// The folder of the batch.
     pub folder: &'a BatchFolder,
-    /// The sessions in it.
+    /// The store of the cells' sessions, in that folder.
     pub store: &'a SessionStore,
-    /// What is shared with other processes.
+    /// The coordination with the other processes of the batch.
     pub coordinator: &'a Arc<Coordinator>,
     /// The environment of the process.
     pub env: &'a ProcessEnv,
     /// The cells of this process.
     pub cells: &'a [BatchCell],
-    /// How many cells run at the same time.
+    /// The number of cells that run at the same time.
     pub jobs: usize,
-    /// Stops the cells; they can be resumed.
+    /// Interrupts the cells, which can be resumed.
     pub interrupts: &'a RunInterrupts,
-    /// When the time of the batch is over. The cells are stopped then, and can be resumed.
+    /// The end of the batch's time. Cells that run then are interrupted, and can be resumed.
     pub deadline: Option<Instant>,
     /// Configures the cells.
     pub configurator: &'a dyn CellConfigurator,
-    /// Sees what happens.
+    /// Receives the events of the batch.
     pub observer: &'a dyn BatchObserver,
 }
 
-/// What happens in a batch.
+/// An event of a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum BatchEvent<'a> {
     /// A cell begins, or is resumed.
     Began {
         /// The cell.
         cell: &'a BatchCell,
-        /// The right to run it.
+        /// The lease on the cell.
         lease: &'a Lease,
         /// Whether it was interrupted before.
         is_resumed: bool,
     },
-    /// A cell ended with this result.
+    /// A cell ended.
     Ended {
         /// The cell.
         cell: &'a BatchCell,
@@ -72,13 +72,13 @@ pub enum BatchEvent<'a> {
     },
 }
 
-/// Sees what happens in a batch, on the threads of the workers.
+/// Receives the events of a batch, on the threads of the workers.
 pub trait BatchObserver: Sync {
     /// Receives an event.
     fn on_event(&self, event: BatchEvent<'_>);
 }
 
-/// Why a batch can't go on. What is finished stays so.
+/// The reason why a batch stops. Finished cells stay finished.
 #[derive(Debug, Error)]
 pub enum BatchRunError {
     /// The processes of the batch can't be coordinated.
@@ -89,41 +89,42 @@ pub enum BatchRunError {
     NotStored {
         /// The name of the cell.
         cell: String,
-        /// What the system says.
+        /// The error of the system.
         why: String,
     },
     /// No thread for a cell can be started.
     #[error("no cell can be started: the system allows no more threads")]
     NoWorker,
-    /// A thread has ended by a bug in this program.
+    /// A thread has ended because of a bug in this program.
     #[error("a thread of the batch has ended unexpectedly; the same command continues it")]
     LostWorker,
 }
 
-/// The time after which a worker that does not renew its lease is taken for dead.
+/// The time after which a lease that was not renewed ends.
 pub(super) const LEASE_TIME: TimeSpan = TimeSpan::from_secs(15);
 
-/// How often leases are renewed.
+/// The interval at which leases are renewed.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The longest wait for cells of others.
+/// The longest wait before a worker claims a cell again.
 const MAX_CLAIM_WAIT: Duration = Duration::from_millis(200);
 
-/// The files that a cell has open while a command of its model runs, and some more.
+/// The number of files that a cell has open while a command of its model runs, with a margin.
 const FILES_PER_CELL: u64 = 12;
 
-/// The files that the process has open besides those of its cells.
+/// The number of files that the process has open for everything else.
 const OTHER_FILES: u64 = 100;
 
-/// The leases of this process, with what stops their cells.
+/// The leases of this process, each with the interrupts of its cell.
 type LeaseTable = Mutex<Vec<(LeaseToken, RunInterrupts)>>;
 
 impl BatchRun<'_> {
-    /// Runs cells until none is left, the limits are reached, or an interrupt comes. Returns whether the time was over.
+    /// Runs cells until no cell is left, the limits are reached, or the batch is interrupted. Returns whether its time
+    /// ended.
     ///
     /// # Errors
     ///
-    /// Fails if the coordination of the batch does, or a cell can't be stored. The same command continues after that.
+    /// Fails if the coordination fails, or a cell can't be stored. The same command continues the batch.
     pub fn run(&self) -> Result<bool, BatchRunError> {
         let cells: HashMap<&CellId, &BatchCell> =
             self.cells.iter().map(|cell| (&cell.id, cell)).collect();
@@ -154,7 +155,7 @@ impl BatchRun<'_> {
         })
     }
 
-    /// Runs one cell after the other.
+    /// Runs cells one after the other.
     fn work(
         &self,
         cells: &HashMap<&CellId, &BatchCell>,
@@ -205,7 +206,7 @@ impl BatchRun<'_> {
         };
         match (stored, end) {
             (_, CellEnd::NotStored(why)) => {
-                // The others would fail as well, one after the other.
+                // Without a stop, every other cell would fail in the same way.
                 self.interrupts.interrupt(Signal::Terminate);
                 return Err(BatchRunError::NotStored { cell: cell.label(), why });
             }
@@ -227,8 +228,8 @@ impl BatchRun<'_> {
         Ok(())
     }
 
-    /// Renews the leases of this process until its workers are done, and stops the cells when the time is over. Returns
-    /// whether it was.
+    /// Renews the leases of this process until its workers are done, and interrupts the cells when the time ends.
+    /// Returns whether it ended.
     fn keep_leases(&self, leases: &LeaseTable, done: &CancellationToken) -> bool {
         let mut is_over = false;
         loop {
@@ -246,7 +247,7 @@ impl BatchRun<'_> {
             if tokens.is_empty() {
                 continue;
             }
-            // In one step, so that the load of the cells can't hold it up for each of them.
+            // One request for all leases, so that many busy cells can't delay it by one wait each.
             match self.coordinator.renew_all(&tokens) {
                 Ok(lost) => {
                     let mut held = lock(leases).clone();
@@ -263,8 +264,8 @@ impl BatchRun<'_> {
     }
 }
 
-/// Returns how many cells may run at the same time, at most as many as asked for. The limit of open files is raised for
-/// them as far as the system allows; commands have the same limit.
+/// Returns the number of cells that may run at the same time, `cells` at most. Raises the limit of open files as far as
+/// needed and allowed by the system; commands inherit this limit.
 fn limit_by_open_files(cells: usize) -> usize {
     let wanted = u64::try_from(cells).unwrap_or(u64::MAX);
     let files = wanted.saturating_mul(FILES_PER_CELL).saturating_add(OTHER_FILES);

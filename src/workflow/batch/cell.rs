@@ -1,4 +1,4 @@
-//! The cells of a batch: each task in each variant.
+//! The cells of a batch: one for each task in each variant.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,32 +12,32 @@ use crate::journal::sha256_hex;
 /// A task in a variant.
 #[derive(Clone, Debug)]
 pub struct BatchCell {
-    /// Its identity: the same for the same definition.
+    /// The id, derived from the definition: the same definition has the same id.
     pub id: CellId,
     /// The task.
     pub task: Arc<BatchTask>,
-    /// The variant; `None` without variants.
+    /// The variant; `None` in a batch without variants.
     pub variant: Option<Arc<BatchVariant>>,
 }
 
-/// What all cells of a command have in common.
+/// Options that all cells of a command share.
 #[derive(Clone, Debug, Default)]
 pub struct CommonOptions {
-    /// The agent, where neither task nor variant names one.
+    /// The agent of cells for which neither the task nor the variant names one.
     pub agent: String,
-    /// The workspace, where the task names none.
+    /// The workspace of tasks that name none.
     pub workspace: PathBuf,
-    /// Settings, which those of task and variant override.
+    /// Settings. Those of the task and the variant override them.
     pub sets: Vec<String>,
-    /// Further options that define what a cell does.
+    /// Further options that are part of a cell's definition.
     pub others: Vec<String>,
 }
 
-/// The digits of the hash in the id of a cell.
+/// Number of hash digits in a cell's id.
 const HASH_DIGITS: usize = 16;
 
 impl BatchCell {
-    /// Returns the cells of a manifest: all variants of the first task, then those of the second.
+    /// Returns the cells of a manifest: all variants of the first task, then all variants of the second, and so on.
     pub fn all(manifest: BatchManifest, common: &CommonOptions) -> Vec<Self> {
         let variants: Vec<Arc<BatchVariant>> =
             manifest.variants.into_iter().map(Arc::new).collect();
@@ -79,7 +79,7 @@ impl BatchCell {
         cell
     }
 
-    /// Returns the name for people: the id of the task, and that of the variant.
+    /// Returns the readable name: the id of the task, and of the variant if there is one.
     pub fn label(&self) -> String {
         match &self.variant {
             Some(variant) => format!("{}/{}", self.task.id, variant.id),
@@ -98,29 +98,29 @@ impl BatchCell {
         self.variant.as_ref().map_or_else(|| task.prompt.clone(), |one| one.prompt_for(task))
     }
 
-    /// Returns the agent that the variant or the task names.
+    /// Returns the agent named by the variant or, failing that, by the task.
     pub fn agent(&self) -> Option<&str> {
         let variant = self.variant.as_ref().and_then(|variant| variant.options.agent.as_deref());
         variant.or(self.task.options.agent.as_deref())
     }
 
-    /// Returns all settings, the later ones overriding the earlier ones: those of the command, the task, the variant.
+    /// Returns the settings of the command, the task and the variant, in this order. Later ones override earlier ones.
     pub fn sets(&self, common: &CommonOptions) -> Vec<String> {
         let variant = self.variant.iter().flat_map(|variant| variant.options.all_sets());
         common.sets.iter().cloned().chain(self.task.options.all_sets()).chain(variant).collect()
     }
 
-    /// Returns a name for files: readable, and no other cell has it.
+    /// Returns a readable and unique file name for the cell.
     pub fn file_name(&self) -> String {
         let (label, hash) = self.id.0.rsplit_once('#').unwrap_or((&self.id.0, ""));
         format!("{}-{hash}", plain_name(label))
     }
 }
 
-/// The longest part of a file name that comes from the user, in characters.
+/// Limit of the part of a file name that comes from the user, in characters.
 const MAX_NAME_LENGTH: usize = 40;
 
-/// Returns the part of a name that can be the name of a file or a branch.
+/// Returns a shortened name for a file or a branch, of ASCII letters, digits, `_` and `-`.
 pub fn plain_name(label: &str) -> String {
     let fine = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
     let name: String = label.chars().map(fine).take(MAX_NAME_LENGTH).collect();

@@ -1,4 +1,4 @@
-//! Runs a cell: setup, an ordinary session, checks, patch.
+//! Running a cell: setup, an ordinary session, checks, patch.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,32 +38,32 @@ use crate::workspace::{link_target, open_for_append};
 
 /// The configuration of a cell.
 pub struct CellConfig {
-    /// The configuration. Its workspace is the one that the task names.
+    /// The configuration. Its workspace is the one named by the task.
     pub config: Config,
     /// The agent.
     pub agent: String,
-    /// Whether anything is changed.
+    /// Whether the run changes files, or only reports the planned changes.
     pub execution: ExecutionMode,
-    /// The options that are stored in the session.
+    /// The options to store in the session.
     pub options: Value,
-    /// The model that evaluates the change of a successful cell, if one does.
+    /// The model that evaluates the changes of a successful cell; `None` without an evaluation.
     pub evaluator: Option<ModelName>,
 }
 
-/// Configures cells, as the command line does it for one run.
+/// Configures cells, in the way the command line configures a run.
 pub trait CellConfigurator: Sync {
     /// Returns the configuration of a cell.
     ///
     /// # Errors
     ///
-    /// Fails with everything that is wrong with it.
+    /// Fails with all problems of the configuration.
     fn configure(&self, cell: &BatchCell) -> Result<CellConfig, AppError>;
 
-    /// Returns the outputs of a session of a cell besides its result.
+    /// Returns the outputs of one of a cell's sessions, besides its result.
     ///
     /// # Errors
     ///
-    /// Fails if one can't be opened.
+    /// Fails if an output can't be opened.
     fn sinks(
         &self,
         cell: &BatchCell,
@@ -72,20 +72,20 @@ pub trait CellConfigurator: Sync {
     ) -> Result<Vec<Box<dyn ReportSink>>, String>;
 }
 
-/// What a session of a cell is for.
+/// The purpose of a cell's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellSession {
     /// The task.
     Task,
-    /// The evaluation of what was changed.
+    /// The evaluation of the changes.
     Evaluation,
 }
 
-/// Returns the log file of the configuration, with the events as JSON, if it names one.
+/// Returns the log file of the configuration, which gets the events as JSON, if it names one.
 ///
 /// # Errors
 ///
-/// Fails if it can't be opened.
+/// Fails if the file can't be opened.
 pub fn log_file_sinks(
     config: &Config,
     env: &ProcessEnv,
@@ -99,7 +99,7 @@ pub fn log_file_sinks(
     Ok(vec![Box::new(OptionalSink::new(sink, "log file"))])
 }
 
-/// What runs cells.
+/// Runs cells.
 pub(super) struct CellRunner<'a> {
     pub(super) folder: &'a BatchFolder,
     pub(super) store: &'a SessionStore,
@@ -108,17 +108,17 @@ pub(super) struct CellRunner<'a> {
     pub(super) configurator: &'a dyn CellConfigurator,
 }
 
-/// How the run of a cell ended.
+/// The end of a cell's run.
 pub(super) enum CellEnd {
-    /// With this outcome and result.
+    /// The cell ended with this outcome and result.
     Finished(CellOutcome, Value),
-    /// An interrupt stopped it; it can be resumed.
+    /// The cell was interrupted, and can be resumed.
     Interrupted,
-    /// The folder of the batch can't be written, for example because the disk is full. It can be resumed after that.
+    /// The folder of the batch can't be written, for example because the disk is full. The cell can be resumed.
     NotStored(String),
 }
 
-/// Why a cell could not be run.
+/// The reason why a cell could not be run.
 #[derive(Debug, Error)]
 enum CellError {
     #[error(transparent)]
@@ -154,20 +154,20 @@ impl CellError {
     }
 }
 
-/// How much of the output of a failed command is kept, in bytes of its beginning and its end.
+/// Limit of the output that is kept of a failed command, in bytes of the beginning and as many of the end.
 const MAX_OUTPUT_BYTES: usize = 2 << 10;
 
-/// The pause before a cell is tried again whose session another process has open.
+/// The pause before a cell whose session is open in another process is tried again.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The exit code of a run with partial results.
 const PARTIAL_EXIT_CODE: u64 = 2;
 
-/// The mark of a stored result whose session can go on, when the limits of the batch are raised.
+/// Key of a stored result whose session can be resumed once the limits of the batch are raised.
 const RESUMABLE: &str = "resumable";
 
 impl CellRunner<'_> {
-    /// Runs a cell, or resumes it where it stopped.
+    /// Runs a cell, or resumes it.
     pub(super) fn run(
         &self,
         cell: &BatchCell,
@@ -190,7 +190,7 @@ impl CellRunner<'_> {
                 let result = RunResult::not_started(error.to_string());
                 let result = RunResult { session_id, exit_code, ..result };
                 let mut document = failed_cell(&result, cell);
-                // What its session has cost and answered stays.
+                // Keep the cost and the answer of the session.
                 if let Some(mut ended) = self.stored_result(lease) {
                     for key in ["status", "stop_reason", "exit_code", "error", "checks"] {
                         ended[key] = document[key].take();
@@ -205,7 +205,7 @@ impl CellRunner<'_> {
         }
     }
 
-    /// Returns the result of the session, if it has ended and does not go on.
+    /// Returns the stored result of a session that has ended and is not resumable.
     fn stored_result(&self, lease: &Lease) -> Option<Value> {
         let stored = self.folder.read_result(lease.session);
         stored.filter(|result| result.get(RESUMABLE).is_none())
@@ -231,7 +231,7 @@ impl CellRunner<'_> {
             }
             TaskWorkspace::Common | TaskWorkspace::Folder(_) => None,
         };
-        // Dropped after the set-up, whose commands work there.
+        // Dropped after `setup`: its commands run in the worktree.
         let place = content.map(|content| self.open_worktree(cell, lease, &config, content));
         let mut place = place.transpose()?;
         let origin = place.as_ref().map(|place| place.worktree.origin().to_owned());
@@ -249,7 +249,7 @@ impl CellRunner<'_> {
             Ok(false) => return Ok(CellEnd::Interrupted),
             Err(error) => {
                 drop(setup);
-                // What a failed setup has left is no work of a run.
+                // Files left by a failed setup are not the work of a run, so the worktree is removed with them.
                 if let Some(CellWorktree { worktrees, worktree, .. }) = place.take() {
                     worktrees.remove(worktree, true)?;
                 }
@@ -301,7 +301,7 @@ impl CellRunner<'_> {
         Ok(CellEnd::Finished(outcome, result))
     }
 
-    /// Lets the batch pay the model calls.
+    /// Pays the model calls of a run from the budget of the batch.
     fn pay_from_batch(&self, setup: &mut RunSetup, lease: &Lease) -> CellPayer {
         let limits = &setup.model.limits;
         let name = setup.model.name();
@@ -320,7 +320,7 @@ impl CellRunner<'_> {
         payer
     }
 
-    /// Opens the worktree of a cell, or makes it.
+    /// Opens the worktree of a cell, or creates it.
     fn open_worktree(
         &self,
         cell: &BatchCell,
@@ -336,7 +336,7 @@ impl CellRunner<'_> {
             Ok(worktree) if self.folder.read_setup(lease.session).is_some() => {
                 return Ok(CellWorktree { worktrees, worktree, is_new: false });
             }
-            // Its setup was cut off.
+            // The setup in this worktree was cut off.
             Ok(worktree) => worktrees.remove(worktree, true)?,
             Err(WorktreeError::Unknown(_) | WorktreeError::Removed { .. }) => {}
             Err(error) => return Err(error.into()),
@@ -349,7 +349,7 @@ impl CellRunner<'_> {
         Ok(CellWorktree { worktrees, worktree, is_new: true })
     }
 
-    /// Runs the setup of a cell, unless that is done. Returns whether it was not interrupted.
+    /// Runs the setup of a cell, unless it is done already. Returns `false` if it was interrupted.
     fn set_up(
         &self,
         cell: &BatchCell,
@@ -376,7 +376,7 @@ impl CellRunner<'_> {
         Ok(true)
     }
 
-    /// Runs the session of a cell, or resumes it. Returns nothing if it was interrupted.
+    /// Runs the session of a cell, or resumes it. Returns `None` if it was interrupted.
     fn run_session(
         &self,
         cell: &BatchCell,
@@ -400,7 +400,7 @@ impl CellRunner<'_> {
         let results = reporter.results(StopReason::InternalError, "the run broke down");
         let lost = || CellError::Broken("the run left no result".to_owned());
         let mut result = done.result(&results, &info).ok_or_else(lost)?;
-        // For the run, the call that was not paid is one that failed.
+        // The run counts a call that the budget refused as a failed call.
         if payer.is_over_budget() && result.stop_reason == Some(StopReason::from(FaultKind::Budget))
         {
             let reason = StopReason::Closed(CloseReason::BudgetExceeded);
@@ -413,7 +413,7 @@ impl CellRunner<'_> {
         Ok((!is_interrupted).then(|| cell_document(&result, cell)))
     }
 
-    /// Returns the outputs of a session of a cell.
+    /// Returns the reporter of one of a cell's sessions.
     fn reporter(
         &self,
         cell: &BatchCell,
@@ -427,7 +427,8 @@ impl CellRunner<'_> {
         Ok(reporter)
     }
 
-    /// Evaluates the change of a cell, or resumes that, or reads it. Returns whether it was not interrupted.
+    /// Evaluates the changes of a cell, resumes the evaluation, or reads its result. Returns `false` if it was
+    /// interrupted.
     fn evaluate_change(
         &self,
         cell: &BatchCell,
@@ -457,7 +458,7 @@ impl CellRunner<'_> {
             deadline: None,
         };
         let ran = run.run(&RunIo::unattended(reporter.clone()));
-        // It has none if the evaluation was stored before.
+        // There are no results if the evaluation was complete before.
         let results = reporter.results(StopReason::InternalError, "the evaluation broke down");
         if let Some(shown) = results.last() {
             let timeout = step.setup.config.settings.limits.timeout.map(Duration::from);
@@ -479,12 +480,12 @@ impl CellRunner<'_> {
 struct CellWorktree {
     worktrees: Worktrees,
     worktree: Worktree,
-    /// Whether it was made just now.
+    /// Whether it was created by this run.
     is_new: bool,
 }
 
 impl CellWorktree {
-    /// Writes the patch, and returns it.
+    /// Writes the patch of the worktree's changes, and returns it. An empty patch is not written.
     fn write_patch(
         &self,
         folder: &BatchFolder,
@@ -501,7 +502,7 @@ impl CellWorktree {
         Ok(patch)
     }
 
-    /// Ends the use of the worktree: an unchanged one is removed.
+    /// Adds the worktree to the result and, unless the cell is resumable, finishes it. An unchanged one is removed.
     fn finish(self, result: &mut Value, is_resumable: bool) -> Result<(), CellError> {
         result["worktree"] = json!(worktree_result(&self.worktree));
         if !is_resumable {
@@ -511,7 +512,7 @@ impl CellWorktree {
     }
 }
 
-/// Completes the outputs of a session of a cell.
+/// Completes the outputs of one of a cell's sessions.
 fn finish_output(
     reporter: &Reporter,
     cell: &BatchCell,
@@ -523,7 +524,7 @@ fn finish_output(
     }
 }
 
-/// Returns the outcome that a result stands for.
+/// Returns the outcome for a result, by its exit code.
 fn outcome_of(result: &Value) -> CellOutcome {
     match result["exit_code"].as_u64() {
         Some(0) => CellOutcome::Succeeded,
@@ -532,8 +533,8 @@ fn outcome_of(result: &Value) -> CellOutcome {
     }
 }
 
-/// Checks that the folder of a cell is still the one that was found at the start: a command of another cell may have
-/// put a link in its place.
+/// Checks that the folder of a cell is not a link. It was not one at the start, but a command of another cell may have
+/// replaced it.
 fn check_place(workspace: &TaskWorkspace) -> Result<(), CellError> {
     let folder = match workspace {
         TaskWorkspace::Common | TaskWorkspace::Changes(_) => return Ok(()),
@@ -549,7 +550,7 @@ fn check_place(workspace: &TaskWorkspace) -> Result<(), CellError> {
     }
 }
 
-/// Runs the checks of a cell. A failed one takes the success from its result. Returns whether none was interrupted.
+/// Runs the checks of a cell. A failed check makes a successful result partial. Returns `false` if one was interrupted.
 fn check(cell: &BatchCell, setup: &RunSetup, result: &mut Value) -> bool {
     let mut checks = Vec::new();
     let is_failed = result["status"] == json!(RunStatus::Failed);

@@ -1,4 +1,4 @@
-//! The winner among the variants of one task.
+//! The comparison of one task's variants.
 
 use std::cmp::Ordering;
 
@@ -10,56 +10,56 @@ use super::manifest::BatchTask;
 use super::results::{CellRow, ChangeEvaluation};
 use crate::journal::sha256_hex;
 
-/// The variants of one task, compared.
+/// A comparison of one task's variants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    /// The commit that all variants began from.
+    /// The commit from which all variants began.
     pub commit: String,
-    /// The result.
+    /// The outcome.
     pub outcome: ComparisonOutcome,
 }
 
-/// The result of a comparison.
+/// The outcome of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ComparisonOutcome {
-    /// This variant is the best one.
+    /// A variant has won.
     Winner(Winner),
     /// No variant succeeded.
     NoSuccess,
-    /// Some succeeded, and the model that was to evaluate their changes evaluated none.
+    /// Some variants succeeded, but the evaluating model gave no evaluation of any of them.
     NoEvaluation,
-    /// It was interrupted, and can be resumed.
+    /// The comparison was interrupted, and can be resumed.
     Interrupted,
 }
 
 /// The best variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Winner {
-    /// The variant.
+    /// The id of the variant.
     pub variant: String,
-    /// The branch with its changes; `None` if it changed nothing.
+    /// The branch with its changes; `None` without changes.
     pub branch: Option<String>,
-    /// The file with its changes as a patch; `None` if it changed nothing.
+    /// The file with its changes as a patch; `None` without changes.
     pub patch_file: Option<String>,
-    /// What decided.
+    /// The criterion that decided.
     pub by: WinnerBy,
 }
 
-/// What decided between the winner and the next best variant, from the most important on.
+/// The criterion that decided between the winner and the next best variant, in order of importance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WinnerBy {
-    /// No other variant succeeded: with all checks passed and, with a self-evaluation, an evaluator that was satisfied.
+    /// No other variant succeeded. Success needs all checks to pass and, with a self-evaluation, a satisfied evaluator.
     Success,
-    /// The evaluation of its change is better. A missing one is between both answers.
+    /// Its changes have the better evaluation. A missing evaluation ranks between the two answers.
     Evaluation,
     /// The others changed nothing.
     Changes,
-    /// It costs less. An unknown cost counts as the highest one.
+    /// It costs less. An unknown cost ranks as the highest.
     Cost,
-    /// It changes fewer lines or, with as many, fewer files.
+    /// It changes fewer lines or, with as many lines, fewer files.
     Size,
-    /// It comes first.
+    /// It comes first in the manifest.
     Order,
 }
 
@@ -77,7 +77,7 @@ impl WinnerBy {
 }
 
 impl Comparison {
-    /// Chooses the winner among variants that began from a commit.
+    /// Chooses the winner among variants that began from `commit`.
     pub fn new(commit: String, rows: &[CellRow]) -> Self {
         let mut best: Vec<&CellRow> = rows.iter().filter(|row| row.is_success()).collect();
         let is_refused = |row: &&CellRow| {
@@ -86,7 +86,7 @@ impl Comparison {
         if !best.is_empty() && best.iter().all(is_refused) {
             return Self { commit, outcome: ComparisonOutcome::NoEvaluation };
         }
-        // Equals keep their order.
+        // The sort is stable, so equal variants keep their order.
         best.sort_by(|one, other| rank(one, other).1);
         let winner = best.first().map(|first| Winner {
             variant: first.variant.clone().unwrap_or_default(),
@@ -98,7 +98,7 @@ impl Comparison {
         Self { commit, outcome }
     }
 
-    /// Returns the best variant, if there is one.
+    /// Returns the winner, if there is one.
     pub fn winner(&self) -> Option<&Winner> {
         match &self.outcome {
             ComparisonOutcome::Winner(winner) => Some(winner),
@@ -108,7 +108,7 @@ impl Comparison {
         }
     }
 
-    /// Returns the winner and what decided, for people.
+    /// Returns the winner and the deciding criterion as text.
     pub fn winner_text(&self) -> String {
         match &self.outcome {
             ComparisonOutcome::Winner(Winner { variant, by, .. }) => {
@@ -124,7 +124,7 @@ impl Comparison {
     }
 }
 
-/// Returns which of two successful variants is better, and what decides that.
+/// Compares two successful variants, and returns the criterion that decides. The better one is less.
 fn rank(one: &CellRow, other: &CellRow) -> (WinnerBy, Ordering) {
     let is_unchanged = |row: &CellRow| row.patch_file.is_none();
     let cost = |row: &CellRow| row.cost.unwrap_or(f64::INFINITY);
@@ -143,10 +143,10 @@ fn rank(one: &CellRow, other: &CellRow) -> (WinnerBy, Ordering) {
     decisive.unwrap_or((WinnerBy::Order, Ordering::Equal))
 }
 
-/// The digits of the hash in the name of a comparison.
+/// Number of hash digits in the name of a comparison.
 const HASH_DIGITS: usize = 8;
 
-/// Returns a name for the comparisons of a task: readable, the same for the same task and options.
+/// Returns the name for comparisons of a task: readable, and the same for the same task and options.
 pub fn comparison_name(task: &BatchTask, common: &CommonOptions) -> String {
     let CommonOptions { agent, workspace, sets, others } = common;
     let definition = json!([task.prompt, task.setup, task.checks, agent, workspace, sets, others]);
@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the row of a variant that changed this many lines.
+    /// Returns the row of a variant with this many changed lines.
     fn row(variant: &str, exit_code: u64, cost: &Value, lines: u64) -> CellRow {
         CellRow::from_result(&json!({
             "id": "compare", "variant": variant, "status": "", "exit_code": exit_code, "cost": cost,
@@ -200,7 +200,7 @@ mod tests {
         check(&[wrong.clone(), unsure.clone(), sure.clone()], Some(("sure", WinnerBy::Evaluation)));
         check(&[wrong.clone(), doubtful.clone()], Some(("doubtful", WinnerBy::Evaluation)));
         check(&[doubtful, failed.clone()], Some(("failed", WinnerBy::Evaluation)));
-        // A model that evaluates nothing decides nothing.
+        // If the model evaluated none of them, there is no winner.
         check(&[failed.clone(), failed.clone()], None);
         check(&[failed, unsure.clone()], Some(("unsure", WinnerBy::Evaluation)));
         check(&[unsure, also], Some(("also", WinnerBy::Cost)));

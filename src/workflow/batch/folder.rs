@@ -1,12 +1,12 @@
 //! The files of a batch.
 //!
 //! ```text
-//!  DIR/coordination.jsonl   who runs which cell, and what is spent
+//!  DIR/coordination.jsonl   the owners of the cells, and the spent budget
 //!      sessions/            the journals of the cells
-//!      cells/SESSION.json   the result of a cell; with "checks" when it is complete
-//!      cells/SESSION.setup  the setup of a cell is done; the tree of the files after it
-//!      patches/CELL.patch   what a cell has changed
-//!      merge.json           of a comparison: the commit that is merged, and the one that its branch began from
+//!      cells/SESSION.json   the result of a cell; with "checks" once it is complete
+//!      cells/SESSION.setup  present once the setup of a cell is done; has the tree of the files after it
+//!      patches/CELL.patch   the changes of a cell
+//!      merge.json           of a comparison: the commit to merge, and the commit from which its branch began
 //!      results.jsonl, predictions.jsonl, report.{md,html,json,xml}
 //! ```
 
@@ -25,23 +25,23 @@ use thiserror::Error;
 use crate::journal::SessionId;
 use crate::workspace::{IoContext, IoError, lock_within, open_parent};
 
-/// How long to wait for a process that writes the results. It may be suspended.
+/// Timeout for the lock of the results. The process that writes them may be suspended.
 const RESULTS_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The name of the file that is locked while the results are written.
+/// Name of the lock file for writing the results.
 const RESULTS_LOCK: &str = ".results.lock";
 
 /// The folder of a batch.
 #[derive(Clone, Debug)]
 pub struct BatchFolder(PathBuf);
 
-/// The name of the log of who runs which cell.
+/// Name of the log with the owners of the cells.
 pub(super) const LOG_FILE: &str = "coordination.jsonl";
 
-/// The name of the file about a merge.
+/// Name of the file with the state of a merge.
 const MERGE_FILE: &str = "merge.json";
 
-/// The folder of the patches of cells.
+/// Name of the folder with the patches of cells.
 pub(super) const PATCHES: &str = "patches";
 
 /// A file of a batch could not be read or written.
@@ -49,7 +49,7 @@ pub(super) const PATCHES: &str = "patches";
 #[error(transparent)]
 pub struct BatchFileError(#[from] IoError);
 
-/// Fails if this is a link: what is written below it would be elsewhere.
+/// Fails if a path is a link, since files below it would be written elsewhere.
 pub(in crate::workflow) fn refuse_link(path: &Path) -> Result<(), BatchFileError> {
     let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
     let refused = || io::Error::other("there is a symbolic link of this name; remove it");
@@ -57,11 +57,11 @@ pub(in crate::workflow) fn refuse_link(path: &Path) -> Result<(), BatchFileError
 }
 
 impl BatchFolder {
-    /// Creates the folder, if it is missing.
+    /// Creates the folder if it is missing.
     ///
     /// # Errors
     ///
-    /// Fails if it can't be written.
+    /// Fails if the folder can't be written.
     pub fn create(path: &Path) -> Result<Self, BatchFileError> {
         let folder = Self(path.to_owned());
         folder.check_log()?;
@@ -69,7 +69,7 @@ impl BatchFolder {
             refuse_link(&path)?;
             fs::create_dir_all(&path).io_context("create", &path)?;
         }
-        // It is no part of a project that it is in.
+        // The folder is not a part of the project in which it may be.
         let ignore = folder.0.join(".gitignore");
         match ignore.exists() {
             true => {}
@@ -78,7 +78,7 @@ impl BatchFolder {
         Ok(folder)
     }
 
-    /// Fails if the folder has results, and not the log that shows which cells they are of: all cells would run again.
+    /// Fails if the folder has results but no log: without the log of their cells, all cells would run again.
     fn check_log(&self) -> Result<(), BatchFileError> {
         let log = self.0.join(LOG_FILE);
         let problem = match fs::metadata(&log) {
@@ -107,7 +107,7 @@ impl BatchFolder {
         self.0.join("cells")
     }
 
-    /// Returns the path of the patch of a cell.
+    /// Returns the path of a cell's patch.
     pub(super) fn patch(&self, cell: &str) -> PathBuf {
         self.0.join(PATCHES).join(format!("{cell}.patch"))
     }
@@ -129,10 +129,10 @@ impl BatchFolder {
         self.read_result(session).is_some()
     }
 
-    /// Returns the result of a session, as far as it is stored.
+    /// Returns the stored result of a session, which may still be without its checks.
     pub(in crate::workflow) fn read_result(&self, session: SessionId) -> Option<Value> {
         let result: Value = serde_json::from_slice(&fs::read(self.result(session)).ok()?).ok()?;
-        // Someone may have copied the file of another cell.
+        // The file may be a copy of another cell's.
         let is_own = result["session_id"].as_str().is_none_or(|id| id == session.to_string());
         (is_own && result.get("status").is_some()).then_some(result)
     }
@@ -146,18 +146,18 @@ impl BatchFolder {
         self.write(&self.result(session), result.to_string().as_bytes())
     }
 
-    /// Returns the tree after the setup of a session, if the setup is done; empty outside of a worktree.
+    /// Returns the tree after the setup of a session, if the setup is done. It is empty outside of a worktree.
     pub(super) fn read_setup(&self, session: SessionId) -> Option<String> {
         fs::read_to_string(self.setup(session)).ok()
     }
 
-    /// Stores that the setup of a session is done.
+    /// Records that the setup of a session is done, with the tree after it.
     pub(super) fn write_setup(&self, session: SessionId, tree: &str) -> Result<(), BatchFileError> {
         self.write(&self.setup(session), tree.as_bytes())
     }
 
-    /// Returns the session in which the change of this session is evaluated. The same one again, so that an interrupted
-    /// evaluation is resumed, and a finished one is not paid twice.
+    /// Returns the session that evaluates the changes of this session. Later calls return the same one, so that an
+    /// interrupted evaluation is resumed, and a finished one is not paid twice.
     pub(super) fn evaluation_session(
         &self,
         session: SessionId,
@@ -170,24 +170,25 @@ impl BatchFolder {
         Ok(new)
     }
 
-    /// Returns the session in which the change of this session is evaluated, if that has begun.
+    /// Returns the session that evaluates the changes of this session, if the evaluation has begun.
     pub(super) fn find_evaluation(&self, session: SessionId) -> Option<SessionId> {
         fs::read_to_string(self.evaluation(session)).ok()?.parse().ok()
     }
 
-    /// Waits until no other process writes the results of all cells, and keeps others from it until the file is closed.
-    /// The process that writes last then has read what all others have finished. Without locks, each writes what it knows.
+    /// Waits until no other process writes the results of the batch, and locks them until the returned file is closed.
+    /// So the last process that writes has read the results of all others. Without file locks, each process writes its
+    /// own view.
     pub fn lock_results(&self) -> Option<fs::File> {
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(false);
-        // A command may have put a link there, if the folder is in its workspace.
+        // If the folder is in the workspace, a command may have put a link there.
         options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let file = options.open(self.0.join(RESULTS_LOCK)).ok()?;
         let is_locked = lock_within(&file, RESULTS_LOCK_TIMEOUT).unwrap_or(true);
         is_locked.then_some(file)
     }
 
-    /// Stores that a branch that began at one commit is about to be merged, and where it is.
+    /// Records that a branch is about to be merged: the commit from which it began, and its tip.
     ///
     /// # Errors
     ///
@@ -197,14 +198,14 @@ impl BatchFolder {
         self.write(&self.0.join(MERGE_FILE), merge.to_string().as_bytes())
     }
 
-    /// Returns the commit that the branch began at whose merge led to a commit, if a folder has stored that.
+    /// Returns the commit from which the branch with the tip `tip` began, if the folder has recorded its merge.
     pub fn merged_from(path: &Path, tip: &str) -> Option<String> {
         let merge: Value = serde_json::from_slice(&fs::read(path.join(MERGE_FILE)).ok()?).ok()?;
         let began_at = merge["began_at"].as_str().filter(|_| merge["tip"] == tip);
         began_at.map(str::to_owned)
     }
 
-    /// Replaces a file as a whole: a reader finds the old content or the new one.
+    /// Replaces a file atomically: a reader finds either the old or the new content.
     pub(in crate::workflow) fn write(
         &self,
         path: &Path,
@@ -213,7 +214,7 @@ impl BatchFolder {
         self.write_parts(path, |file| file.write_all(content)).map(drop)
     }
 
-    /// Replaces a file as a whole by what a function writes, and returns it.
+    /// Replaces a file atomically with the output of `write`, and returns the new file.
     pub(super) fn write_parts(
         &self,
         path: &Path,
@@ -227,7 +228,7 @@ impl BatchFolder {
             drop(writer);
             new.as_file().sync_data()?;
             let (file, new) = new.into_parts();
-            // A command may have put a link in the place of an inner folder.
+            // A command may have replaced an inner folder by a link.
             let inner = path.strip_prefix(&self.0).map_err(io::Error::other)?;
             let top = Dir::open_ambient_dir(&self.0, ambient_authority())?;
             let (folder, name) = open_parent(&top, inner)?;
@@ -244,7 +245,7 @@ mod tests {
 
     use super::*;
 
-    /// The folder may be in a workspace, where commands can put links.
+    /// The folder may be in a workspace, where commands can create links.
     #[test]
     fn no_link_in_the_folder_is_followed() {
         let temp = tempfile::tempdir().unwrap();

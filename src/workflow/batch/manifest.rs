@@ -1,4 +1,4 @@
-//! The manifest of a batch: its tasks, their variants, and every mistake in them.
+//! The manifest of a batch: tasks, variants, and the problems in them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,75 +11,75 @@ use super::manifest_settings::flatten_settings;
 use crate::exec::{resolve_path, resolve_within};
 use crate::types::{did_you_mean, nearest};
 
-/// What stands for the prompt of the task in the prompt of a variant.
+/// The placeholder for the task's prompt in the prompt of a variant.
 const PROMPT_PLACEHOLDER: &str = "{{prompt}}";
 
-/// The longest id, in characters.
+/// Length limit of an id, in characters.
 pub(super) const MAX_ID_LENGTH: usize = 200;
 
 /// A task of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchTask {
-    /// Its name, which no other task has.
+    /// The unique name.
     pub id: String,
-    /// The line of the manifest that it begins in.
+    /// The line of the manifest in which the task begins, counted from one.
     pub line: usize,
-    /// What is to be done.
+    /// The prompt.
     pub prompt: String,
-    /// Where it is done.
+    /// The workspace.
     pub workspace: TaskWorkspace,
-    /// Its agent and settings.
+    /// The agent and the settings.
     pub options: TaskOptions,
-    /// Shell commands that run before it.
+    /// Shell commands to run before the task.
     pub setup: Vec<String>,
     /// Shell commands that must succeed after the task.
     pub checks: Vec<String>,
 }
 
-/// Where a task is done.
+/// The workspace of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskWorkspace {
-    /// In the workspace of the command.
+    /// The workspace of the command.
     Common,
-    /// In a folder.
+    /// A folder.
     Folder(PathBuf),
-    /// In a worktree of its own, with what is not committed in this folder of a repository.
+    /// A separate worktree that includes the uncommitted changes of this folder of a repository.
     Changes(PathBuf),
-    /// In a worktree of its own.
+    /// A separate worktree of a commit.
     Repository {
         /// A folder in the repository.
         folder: PathBuf,
-        /// The commit to begin with; `None` for the one that is checked out.
+        /// The commit to begin with; `None` for the commit that is checked out.
         commit: Option<String>,
     },
 }
 
-/// A variant: settings that every task is run with.
+/// A variant: settings with which every task is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchVariant {
-    /// Its name, which no other variant has.
+    /// The unique name.
     pub id: String,
-    /// The line of the file that it begins in.
+    /// The line of the file in which the variant begins, counted from one.
     pub line: usize,
-    /// The prompt, with `{{prompt}}` for that of the task.
+    /// The prompt, with `{{prompt}}` in place of the task's prompt.
     pub prompt: Option<String>,
-    /// Its agent and settings.
+    /// The agent and the settings.
     pub options: TaskOptions,
 }
 
-/// What a task or a variant configures.
+/// Options of a task or a variant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskOptions {
     /// The agent.
     pub agent: Option<String>,
     /// The model.
     pub model: Option<String>,
-    /// Settings as `--set` takes them.
+    /// Settings, in the form of `--set`.
     pub sets: Vec<String>,
 }
 
 impl TaskOptions {
-    /// Returns the settings, with the model among them.
+    /// Returns the settings, including the model.
     pub fn all_sets(&self) -> impl Iterator<Item = String> + '_ {
         let model = self.model.as_ref().map(|model| format!("llm.model={model}"));
         model.into_iter().chain(self.sets.iter().cloned())
@@ -101,20 +101,20 @@ impl BatchVariant {
 pub struct BatchManifest {
     /// The tasks, in the order of the file.
     pub tasks: Vec<BatchTask>,
-    /// The variants, in the order of the file; empty if each task is run as it is.
+    /// The variants, in the order of the file. Without variants, each task is run once.
     pub variants: Vec<BatchVariant>,
 }
 
-/// A mistake in a manifest.
+/// A problem in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestProblem {
     /// The name of the file.
     pub file: String,
     /// The line, counted from one.
     pub line: usize,
-    /// What is wrong.
+    /// The description of the problem.
     pub message: String,
-    /// What the user can do about it.
+    /// Hints for fixing it.
     pub hints: Vec<String>,
 }
 
@@ -124,7 +124,7 @@ impl fmt::Display for ManifestProblem {
     }
 }
 
-/// The keys of a task. The schema of manifests describes them.
+/// The keys of a task. The manifest schema describes them.
 pub(super) const TASK_KEYS: [&str; 11] = [
     "id",
     "prompt",
@@ -143,10 +143,10 @@ pub(super) const TASK_KEYS: [&str; 11] = [
 pub(super) const VARIANT_KEYS: [&str; 6] = ["id", "model", "agent", "prompt", "limits", "set"];
 
 impl BatchManifest {
-    /// Parses a manifest and its variants. Relative folders are those below `cwd`.
+    /// Parses a manifest and its variants. Relative folders are relative to `cwd`.
     ///
-    /// Returns also every mistake that the files show by themselves. What is wrong is left out of the manifest, so that
-    /// the rest of it can be checked further; it must not run then.
+    /// Also returns every problem that is visible in the files themselves. Invalid parts are left out of the manifest,
+    /// so that the rest can be checked further; a manifest with problems must not be run.
     pub fn parse(
         tasks: ManifestText<'_>,
         variants: Option<ManifestText<'_>>,
@@ -167,7 +167,7 @@ impl BatchManifest {
         (Self { tasks, variants }, problems)
     }
 
-    /// Parses a file of variants. Returns also every mistake that it shows by itself.
+    /// Parses a file of variants. Also returns every problem that is visible in the file itself.
     pub fn parse_variants(
         file: ManifestText<'_>,
         cwd: &Path,
@@ -184,7 +184,7 @@ impl BatchManifest {
     }
 }
 
-/// Reads the entries of one file, and collects what is wrong.
+/// Reads the entries of one file, and collects the problems.
 pub(in crate::workflow) struct EntryReader<'a> {
     file: &'a str,
     keys: &'a [&'a str],
@@ -202,7 +202,7 @@ impl<'a> EntryReader<'a> {
         self.problems.push(ManifestProblem { file, line, message, hints: Vec::new() });
     }
 
-    /// Reads all entries; two must not have one id.
+    /// Reads all entries. Two entries must not have the same id.
     pub(in crate::workflow) fn read_all<T>(
         &mut self,
         entries: impl Iterator<Item = ReadEntry>,
@@ -248,7 +248,7 @@ impl<'a> EntryReader<'a> {
         let setup = self.texts(&mut entry, "setup");
         let checks = self.texts(&mut entry, "checks");
         let options = self.options(&mut entry);
-        // Without one of them, the rest is still checked.
+        // Without an id or a prompt, the rest is still checked.
         let [id, prompt] = [self.checked_id(entry.line, id), prompt].map(Option::unwrap_or_default);
         BatchTask { id, line: entry.line, prompt, workspace, options, setup, checks }
     }
@@ -272,7 +272,7 @@ impl<'a> EntryReader<'a> {
         }
     }
 
-    /// Returns an id that can stand in messages and in the names of files.
+    /// Returns an id that is suitable for messages and file names.
     fn checked_id(&mut self, line: usize, id: Option<String>) -> Option<String> {
         let id = id?;
         let is_fit = id.chars().count() <= MAX_ID_LENGTH && !id.chars().any(char::is_control);
@@ -325,7 +325,7 @@ impl<'a> EntryReader<'a> {
         self.text(entry, key)
     }
 
-    /// Returns a list of texts; a single one may stand without a list.
+    /// Returns a list of texts. A single text needs no list.
     pub(in crate::workflow) fn texts(
         &mut self,
         entry: &mut ManifestEntry,
@@ -386,14 +386,14 @@ impl<'a> EntryReader<'a> {
         }
         let here: Vec<PathBuf> = resolve_path(self.cwd).into_iter().collect();
         if resolve_within(&path, &here).is_none() {
-            // The user who has written the task need not have made the link.
+            // The link may be by another author than the task.
             let message = format!(
                 "`{key}`: {} is a link out of this folder; name the folder that it leads to",
                 path.display()
             );
             self.problem(line.unwrap_or(1), message);
         }
-        // Without links, so that one that is made later is noticed.
+        // The path without links, so that a link made later is noticed.
         path.canonicalize().unwrap_or(path)
     }
 
@@ -442,7 +442,7 @@ mod tests {
                      \"limits\": {\"max_steps\": 3}, \"set\": {\"llm.stream\": false}}\n";
         let manifest = parse("t.toml", toml).unwrap();
         assert_eq!(manifest, parse("t.jsonl", lines).unwrap());
-        // From a pipe, the content decides.
+        // Standard input has no extension, so the content decides.
         assert_eq!(manifest, parse("standard input", toml).unwrap());
         assert_eq!(manifest, parse("standard input", lines).unwrap());
         assert_eq!(manifest.tasks[0].options.sets, ["limits.max_steps=3", "llm.stream=false"]);
@@ -487,7 +487,7 @@ not json
             "t.toml:6: `prompt` is missing",
         ];
         assert_eq!(parse("t.toml", toml).unwrap_err(), expected);
-        // What a line that can't be read would have had is not missing.
+        // Values on an unreadable line are not reported as missing.
         let toml = "[[task]]\nid = \"a\"\nprompt = x\n\n[[task]]\nid = \"b\"\n";
         let wrong = parse("t.toml", toml).unwrap_err();
         assert_eq!((wrong.len(), &*wrong[1]), (2, "t.toml:5: `prompt` is missing"), "{wrong:?}");

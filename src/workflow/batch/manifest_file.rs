@@ -1,4 +1,4 @@
-//! The two formats of a manifest: JSON Lines and TOML. Every value keeps its line.
+//! The two formats of a manifest: JSON Lines and TOML. Every value keeps its line number.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,10 +9,10 @@ use toml::de::{DeTable, DeValue};
 
 use crate::types::{did_you_mean, nearest};
 
-/// The text of a manifest, and its name.
+/// The text of a manifest, with its name.
 #[derive(Clone, Copy, Debug)]
 pub struct ManifestText<'a> {
-    /// The name of the file, for messages; its extension determines the format, if it is known.
+    /// The name of the file, for messages. A known extension determines the format.
     pub name: &'a str,
     /// The content.
     pub text: &'a str,
@@ -20,7 +20,7 @@ pub struct ManifestText<'a> {
 
 /// An entry of a manifest: a task or a variant.
 pub(in crate::workflow) struct ManifestEntry {
-    /// The line that it begins in, counted from one.
+    /// The line in which the entry begins, counted from one.
     pub(in crate::workflow) line: usize,
     pub(in crate::workflow) fields: BTreeMap<String, ManifestField>,
 }
@@ -38,11 +38,11 @@ impl ManifestEntry {
     }
 }
 
-/// An entry, or what is wrong with the form of the file in a line.
+/// An entry, or a line with an error in the format of the file, and its description.
 pub(in crate::workflow) type ReadEntry = Result<ManifestEntry, (usize, String)>;
 
-/// Returns the entries of a manifest, and every mistake in its form. In TOML, entries are in tables with one of these
-/// names. Lines of JSON are read one by one.
+/// Returns the entries of a manifest, and every error in its format. In TOML, the entries are tables with one of the
+/// names in `tables`. JSON Lines are read one by one.
 pub(in crate::workflow) fn read_entries<'a>(
     file: ManifestText<'a>,
     tables: &[&str],
@@ -90,7 +90,8 @@ fn read_toml(text: &str, tables: &[&str]) -> Vec<ReadEntry> {
     for (key, value) in table.into_inner() {
         let line = line_at.of(key.span().start);
         match value.into_inner() {
-            // What could not be read may have stood in front of it.
+            // The table header above this key may have been unreadable, so the key is reported only without such
+            // errors.
             _ if !tables.contains(&key.get_ref().as_ref()) && misread.is_empty() => {
                 let key = key.get_ref();
                 let meant = did_you_mean(nearest(key, tables.iter().copied()));
@@ -113,7 +114,7 @@ fn read_toml(text: &str, tables: &[&str]) -> Vec<ReadEntry> {
         }
     }
     entries.sort_by_key(|entry| entry.line);
-    // An entry that could not be read as a whole would seem to lack something.
+    // An entry with an unreadable line would seem to lack keys, so it is left out.
     let ends: Vec<usize> =
         entries.iter().skip(1).map(|next| next.line).chain([usize::MAX]).collect();
     let is_whole = |(entry, end): &(ManifestEntry, usize)| {
@@ -132,7 +133,7 @@ fn toml_entry(line: usize, fields: DeTable<'_>, line_at: &LineNumbers) -> Manife
     ManifestEntry { line, fields: fields.collect() }
 }
 
-/// Returns a value of TOML as JSON. Numbers that JSON can't express become texts, which no key accepts as numbers.
+/// Converts a TOML value to JSON. Numbers that JSON can't express become texts, which are not valid where numbers are.
 fn to_json(value: Spanned<DeValue<'_>>) -> Value {
     match value.into_inner() {
         DeValue::String(text) => Value::String(text.into_owned()),
@@ -164,7 +165,7 @@ impl LineNumbers {
         Self(text.match_indices('\n').map(|(at, _)| at).collect())
     }
 
-    /// Returns the line of a byte, counted from one.
+    /// Returns the line of a byte position, counted from one.
     fn of(&self, at: usize) -> usize {
         self.0.partition_point(|end| *end < at) + 1
     }

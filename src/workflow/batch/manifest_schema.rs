@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::manifest::{MAX_ID_LENGTH, TASK_KEYS, VARIANT_KEYS};
 
-/// Returns the JSON Schema of manifests: of a whole file in TOML, and of each line in JSON Lines.
+/// Returns the JSON Schema of manifests: for a whole TOML file, and for each line of JSON Lines.
 ///
 /// `configuration` is the schema of configuration files, for the limits of a task.
 pub fn manifest_schema(configuration: &Value) -> Value {
@@ -87,7 +87,7 @@ mod tests {
     use super::super::manifest_file::ManifestText;
     use super::*;
 
-    /// Returns whether the schema and the parser accept a manifest in TOML.
+    /// Returns whether the schema and the parser, in this order, accept a TOML manifest.
     fn accepted(text: &str) -> [bool; 2] {
         let schema = manifest_schema(&crate::config::schema("x"));
         let value: Value = toml::from_str(text).unwrap();

@@ -1,17 +1,17 @@
-//! Tables of settings in a manifest, as `--set` takes them.
+//! Tables of settings in a manifest, converted to the form of `--set`.
 
 use serde_json::{Map, Value};
 
 use crate::config::keys;
 
-/// Returns each setting of a table as `KEY=VALUE`. Keys may be nested (`llm = { stream = false }`) or have dots
+/// Returns each setting of a table as `KEY=VALUE`. Keys may be nested (`llm = { stream = false }`) or dotted
 /// (`"llm.stream" = false`).
 pub(super) fn flatten_settings(prefix: &str, table: &Map<String, Value>) -> Vec<String> {
     let mut sets = Vec::new();
     for (name, value) in table {
         let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
         match value {
-            // The value of some keys is a table.
+            // Some keys have a table as their value.
             Value::Object(below) if !keys().iter().any(|known| known.path == key) => {
                 sets.extend(flatten_settings(&key, below));
             }
@@ -21,10 +21,10 @@ pub(super) fn flatten_settings(prefix: &str, table: &Map<String, Value>) -> Vec<
     sets
 }
 
-/// Returns a value as the right side of an assignment in TOML.
+/// Returns a value as the right side of a TOML assignment.
 fn to_toml(value: &Value) -> String {
     match value {
-        // TOML has no null; no key accepts an empty value by mistake.
+        // TOML has no null. With this text, no key accepts it as an empty value by mistake.
         Value::Null => "null".to_owned(),
         Value::Object(table) => {
             let pair = |(key, value): (&String, &Value)| {

@@ -1,4 +1,4 @@
-//! Many runs: the cells of a batch, shared by processes and machines.
+//! Batches: many runs, shared by processes and machines.
 //!
 //! ```text
 //!  manifest ──▶ BatchCell ──▶ BatchRun ──▶ CellRunner ──▶ an ordinary session, its checks, its patch
@@ -7,8 +7,8 @@
 //!                            Coordinator (leases, budget)   DIR/cells ──▶ results, predictions, report
 //! ```
 //!
-//! A cell is a task in a variant, and runs as `architect run` does: the same configuration, the same journal, the same
-//! resume. Cells run on threads of one process; the coordination lets other processes share the work.
+//! A cell is a task in a variant. It runs like `architect run`, with the same configuration, journal and resume. Cells
+//! run on threads of one process; the coordination lets other processes share the work.
 
 mod batch_run;
 mod cell;

@@ -1,4 +1,4 @@
-//! The report of a batch: totals, variants with confidence intervals, paired differences, all cells.
+//! The report of a batch: totals, variants with confidence intervals, paired differences, and all cells.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -20,21 +20,21 @@ use crate::view::sanitize::xml_text;
 /// The report of a batch.
 #[derive(Debug)]
 pub struct BatchReport {
-    /// A name for people.
+    /// A readable name.
     pub name: String,
     /// The folder.
     pub folder: String,
     /// The results of all cells.
     pub results: BatchResults,
-    /// What was spent in the folder, in dollars; more than the sum of the cells if some were tried again.
+    /// The spent budget in dollars. It exceeds the sum of the cells if some were tried again.
     pub spent: f64,
     /// The exit code of the command.
     pub exit_code: u8,
-    /// The winner, if the variants of one task were compared.
+    /// The comparison, if the variants of one task were compared.
     pub comparison: Option<Comparison>,
 }
 
-/// What is known of a variant.
+/// The summary of a variant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct VariantSummary {
     variant: Option<String>,
@@ -49,15 +49,15 @@ struct VariantSummary {
     tokens: Option<Estimate>,
 }
 
-/// The mean differences of a variant to the first one, over the tasks that both have finished.
+/// Mean differences between a variant and the first one, over the tasks that both have finished.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct PairedDifference {
     variant: String,
     to: String,
     tasks: usize,
-    /// Tasks in which this variant alone succeeded.
+    /// Number of tasks in which only this variant succeeded.
     better: usize,
-    /// Tasks in which the first variant alone succeeded.
+    /// Number of tasks in which only the first variant succeeded.
     worse: usize,
     success_rate: Option<Estimate>,
     cost: Option<Estimate>,
@@ -65,7 +65,7 @@ struct PairedDifference {
     tokens: Option<Estimate>,
 }
 
-/// A number of a cell.
+/// Returns a figure of a cell; `None` if it is unknown.
 type CellNumber = fn(&CellFigures) -> Option<f64>;
 
 #[allow(clippy::unnecessary_wraps)] // a CellNumber
@@ -91,11 +91,11 @@ fn tokens(cell: &CellFigures) -> Option<f64> {
 const COLUMNS: &[&str] =
     &["Cell", "Status", "Reason", "Checks", "Changes", "Cost", "Time", "Error"];
 
-/// The same if changes were evaluated.
+/// The columns if changes were evaluated.
 const EVALUATED_COLUMNS: &[&str] =
     &["Cell", "Status", "Reason", "Checks", "Changes", "Cost", "Time", "Error", "Evaluation"];
 
-/// What stands for the test cases in the report for build servers.
+/// The placeholder for the test cases in the report for build servers.
 const CASES_MARK: &str = "<!-- cases -->";
 
 impl BatchReport {
@@ -103,7 +103,7 @@ impl BatchReport {
         self.results.figures.iter().filter(|cell| cell.status == status).count()
     }
 
-    /// Returns how the cells have ended, in a line.
+    /// Returns the number of cells by status, in a line.
     pub fn totals(&self) -> String {
         let mut parts = vec![format!("{} succeeded", self.count(CellStatus::Success))];
         for status in [CellStatus::Partial, CellStatus::Failed, CellStatus::Unfinished] {
@@ -115,14 +115,15 @@ impl BatchReport {
         format!("{}: {}", pluralize(self.results.cells.len(), "cell", "cells"), parts.join(", "))
     }
 
-    /// Returns the sum of the numbers that are known; `None` if none is.
+    /// Returns the sum of the known values; `None` if all are unknown.
     fn total(&self, number: CellNumber) -> Option<f64> {
         self.results.figures.iter().filter_map(number).reduce(|sum, one| sum + one)
     }
 
-    /// Returns what the cells cost, for people.
+    /// Returns the cost of the cells as text.
     pub fn cost_text(&self) -> String {
-        // Those that have not ended have no result, and may have spent something; and evaluations of changes cost more.
+        // Unfinished cells have no result, but may have spent something; evaluations of changes are not a cost of their
+        // cells.
         let is_unfinished = self.count(CellStatus::Unfinished) > 0;
         let has_more = (is_unfinished || self.has_evaluations()) && self.spent > 0.0;
         let known = [self.total(cost), has_more.then_some(self.spent)];
@@ -167,7 +168,7 @@ impl BatchReport {
         self.results.figures.iter().map(|cell| cell.tokens).sum()
     }
 
-    /// Returns the names of the variants, in the order of the manifest; one without a name if there are none.
+    /// Returns the ids of the variants, in the order of the manifest. Without variants, the only element is `None`.
     fn variant_names(&self) -> Vec<Option<&str>> {
         let mut names: Vec<Option<&str>> = Vec::new();
         for cell in &self.results.cells {
@@ -178,7 +179,7 @@ impl BatchReport {
         names
     }
 
-    /// Returns the tasks in a variant, with their figures.
+    /// Returns the task id and the figures of each cell of a variant.
     fn cells_of(&self, variant: Option<&str>) -> impl Iterator<Item = (&str, &CellFigures)> {
         let all = self.results.cells.iter().zip(&self.results.figures);
         let of_variant = all.filter(move |(cell, _)| cell.variant_id() == variant);
@@ -196,7 +197,7 @@ impl BatchReport {
                 finished.iter().filter(|cell| cell.status == CellStatus::Success).count();
             let mean = |number: CellNumber| {
                 let values: Vec<f64> = finished.iter().filter_map(|cell| number(cell)).collect();
-                // None of these numbers is negative.
+                // None of these figures can be negative.
                 let estimate = Estimate::mean(&values)?;
                 Some(Estimate { low: estimate.low.map(|low| low.max(0.0)), ..estimate })
             };
@@ -263,7 +264,7 @@ impl BatchReport {
     ///
     /// # Errors
     ///
-    /// Fails if a file can't be written; the old one is unchanged then.
+    /// Fails if a file can't be written. The old file is unchanged then.
     pub fn write(&self, folder: &BatchFolder) -> Result<(), BatchFileError> {
         let path = |extension: &str| folder.path().join(format!("report.{extension}"));
         let tables = self.tables();
@@ -379,7 +380,7 @@ impl BatchReport {
         tables
     }
 
-    /// Writes the report as `JUnit` XML, which build servers read: a test case for each cell.
+    /// Writes the report as `JUnit` XML for build servers, with a test case for each cell.
     fn write_junit(&self, to: &mut impl Write) -> io::Result<()> {
         let failures = self.count(CellStatus::Partial);
         let errors = self.count(CellStatus::Failed);
@@ -403,7 +404,7 @@ impl BatchReport {
     }
 }
 
-/// Returns the row of a cell in the table for people.
+/// Returns the row of a cell in the readable table.
 fn table_row(row: &CellRow, has_evaluations: bool) -> TableRow {
     let mut columns = vec![
         row.label(),
@@ -454,7 +455,7 @@ fn explanation(row: &CellRow) -> String {
     checks.chain(row.error.clone()).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns an estimate with its interval.
+/// Returns an estimate with its interval as text.
 fn format_estimate(estimate: Option<Estimate>, digits: usize, before: &str, after: &str) -> String {
     let number = |value: f64| {
         let sign = if value < 0.0 { "−" } else { "" };
@@ -469,7 +470,7 @@ fn format_estimate(estimate: Option<Estimate>, digits: usize, before: &str, afte
     }
 }
 
-/// Rounds to a millionth, so that sums of money have no digits of floating-point numbers.
+/// Rounds to a millionth, so that sums of money show no floating-point digits.
 fn round(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }

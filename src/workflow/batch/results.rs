@@ -16,30 +16,31 @@ use crate::view::{RunResult, jsonl, sanitize};
 use crate::workflow::self_eval::Evaluation;
 use crate::workspace::IoContext;
 
-/// The key of the evaluation of a change in a result.
+/// Key of the changes' evaluation in a result.
 pub(super) const CHANGE_EVALUATION: &str = "change_evaluation";
 
-/// The evaluation of what a cell has changed, by another model.
+/// The evaluation of a cell's changes by another model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChangeEvaluation {
-    /// Its session.
+    /// The id of its session.
     pub session_id: String,
-    /// Its cost in dollars, which is not part of that of the cell; null if it is unknown.
+    /// Its cost in dollars, not included in the cost of the cell; null if it is unknown.
     pub cost: Option<f64>,
-    /// The evaluation; `None` if the model gave none.
+    /// The evaluation; `None` if the model did not give one.
     #[serde(flatten)]
     pub evaluation: Option<Evaluation>,
-    /// Why there is none.
+    /// The reason why there is no evaluation.
     pub error: Option<String>,
 }
 
 impl ChangeEvaluation {
-    /// Returns the one of a result, if there is one.
+    /// Reads the evaluation in a result; `None` without one.
     fn read(result: &Value) -> Option<Self> {
         Self::deserialize(&result[CHANGE_EVALUATION]).ok()
     }
 
-    /// Returns what orders changes, the best last: from -1, certainly not what the task asks for, to 1, certainly that.
+    /// Returns the score of the changes: from -1, certainly not completed, to 1, certainly completed; 0 without
+    /// evaluation.
     pub fn score(&self) -> f64 {
         match &self.evaluation {
             Some(Evaluation { completed: true, confidence, .. }) => *confidence,
@@ -48,7 +49,7 @@ impl ChangeEvaluation {
         }
     }
 
-    /// Returns it for people.
+    /// Returns the outcome as text.
     pub fn text(&self) -> String {
         match &self.evaluation {
             Some(one) if one.completed => format!("completed ({:.2})", one.confidence),
@@ -57,7 +58,7 @@ impl ChangeEvaluation {
         }
     }
 
-    /// Returns it for people, with its reasons.
+    /// Returns the outcome as text, with its reasons.
     pub fn explanation(&self) -> String {
         let issues = self.evaluation.iter().flat_map(|evaluation| &evaluation.issues);
         let reasons: Vec<&str> = issues.chain(&self.error).map(String::as_str).collect();
@@ -71,43 +72,43 @@ impl ChangeEvaluation {
 /// The result of a cell, as reports show it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CellRow {
-    /// The task.
+    /// The id of the task.
     pub id: String,
-    /// The variant; null without variants.
+    /// The id of the variant; null without variants.
     pub variant: Option<String>,
-    /// The status of the run; `unfinished` if it has not ended.
+    /// The status of the run; `unfinished` if the run has not ended.
     pub status: String,
-    /// Why the run ended.
+    /// The stop reason of the run.
     pub stop_reason: Option<String>,
-    /// The exit code of the run; null if it has not ended.
+    /// The exit code of the run; null if the run has not ended.
     pub exit_code: Option<u64>,
-    /// Checks that were passed.
+    /// Number of passed checks.
     pub checks_passed: usize,
     /// The checks that failed.
     pub checks_failed: Vec<String>,
     /// The cost in dollars; null if it is unknown.
     pub cost: Option<f64>,
-    /// How long the run took.
+    /// Duration of the run.
     pub duration_seconds: f64,
     /// Input and output tokens.
     pub tokens: u64,
-    /// The session.
+    /// The id of the session.
     pub session_id: Option<String>,
-    /// The branch of its worktree; null without one, and if nothing in it was changed.
+    /// The branch of the worktree; null without a worktree, and if nothing in it was changed.
     pub branch: Option<String>,
-    /// The file with what the run changed; null without a worktree, and if it changed nothing.
+    /// The file with the changes of the run as a patch; null without a worktree, and without changes.
     pub patch_file: Option<String>,
-    /// Files that differ from the commit that the worktree began from; null without one.
+    /// Number of files that differ from the first commit of the worktree; null without a worktree.
     pub files_changed: Option<u64>,
-    /// Lines that were added.
+    /// Number of added lines.
     pub lines_added: Option<u64>,
-    /// Lines that were removed.
+    /// Number of removed lines.
     pub lines_removed: Option<u64>,
-    /// Tool calls that were denied.
+    /// Number of denied tool calls.
     pub denied_calls: usize,
-    /// What went wrong.
+    /// The error of the run.
     pub error: Option<String>,
-    /// The evaluation of its change; absent without one.
+    /// The evaluation of the changes; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change_evaluation: Option<ChangeEvaluation>,
 }
@@ -116,7 +117,7 @@ pub struct CellRow {
 const UNFINISHED: &str = CellStatus::Unfinished.as_str();
 
 impl CellRow {
-    /// Returns the row of a result.
+    /// Returns the row for a result.
     pub fn from_result(result: &Value) -> Self {
         let text = |key: &str| result[key].as_str().map(str::to_owned);
         let checks = result["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -167,7 +168,7 @@ impl CellRow {
         self.exit_code == Some(0)
     }
 
-    /// Returns the size of the changes in its worktree, for people; `None` without a worktree.
+    /// Returns the size of the changes in the worktree as text; `None` without a worktree.
     pub fn changes_text(&self) -> Option<String> {
         let lines = |count: Option<u64>| count.unwrap_or_default();
         let (added, removed) = (lines(self.lines_added), lines(self.lines_removed));
@@ -177,7 +178,7 @@ impl CellRow {
         })
     }
 
-    /// Returns the name for people.
+    /// Returns the readable name.
     pub fn label(&self) -> String {
         match &self.variant {
             Some(variant) => format!("{}/{variant}", self.id),
@@ -186,9 +187,9 @@ impl CellRow {
     }
 }
 
-/// Returns the result of a cell without what follows its run.
+/// Returns the result document of a cell right after its run: without checks, patch and worktree.
 pub(super) fn cell_document(result: &RunResult, cell: &BatchCell) -> Value {
-    // All values can be expressed in JSON.
+    // All values can be serialized to JSON.
     let mut document = serde_json::to_value(result).unwrap_or_else(|_| json!({}));
     document["id"] = json!(cell.task.id);
     document["variant"] = json!(cell.variant_id());
@@ -196,49 +197,49 @@ pub(super) fn cell_document(result: &RunResult, cell: &BatchCell) -> Value {
     document
 }
 
-/// Returns the result of a cell whose run left no other one.
+/// Returns the result document of a cell that failed before it had another one.
 pub(super) fn failed_cell(result: &RunResult, cell: &BatchCell) -> Value {
     let mut document = cell_document(result, cell);
     document["checks"] = json!([]);
     document
 }
 
-/// Returns a result for a cell whose own one is missing.
+/// Returns a result document for a cell that has lost its own.
 pub(super) fn lost_result(cell: &BatchCell, why: &str) -> Value {
     failed_cell(&RunResult { exit_code: 1, ..RunResult::not_started(why) }, cell)
 }
 
-/// What is computed of the results of a cell. Its [`CellRow`] has everything.
+/// The figures of a cell that are used in computations. The [`CellRow`] has everything.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CellFigures {
-    /// How it ended.
+    /// The status.
     pub status: CellStatus,
-    /// Checks that were passed.
+    /// Number of passed checks.
     pub checks_passed: usize,
-    /// Checks that failed.
+    /// Number of failed checks.
     pub checks_failed: usize,
     /// The cost in dollars; `None` if it is unknown.
     pub cost: Option<f64>,
-    /// How long the run took.
+    /// Duration of the run.
     pub duration_seconds: f64,
     /// Input and output tokens.
     pub tokens: u64,
-    /// Whether its change was evaluated.
+    /// Whether the changes were evaluated.
     pub is_evaluated: bool,
-    /// Tool calls that were denied.
+    /// Number of denied tool calls.
     pub denied_calls: usize,
 }
 
 word_enum! {
-    /// How a cell ended.
+    /// The status of a cell.
     pub enum CellStatus {
-        /// With success.
+        /// Success.
         Success = "success",
-        /// With a result that is not complete.
+        /// An incomplete result.
         Partial = "partial",
-        /// With a failure.
+        /// A failure.
         Failed = "failed",
-        /// Not yet.
+        /// Not ended yet.
         Unfinished = "unfinished",
     }
 }
@@ -264,25 +265,26 @@ impl From<&CellRow> for CellFigures {
     }
 }
 
-/// The results of the cells of a batch. There may be many thousands: in memory is what is computed, the rest in a file.
+/// The results of a batch. Since there may be many thousands of cells, only the figures are in memory, the rest in a
+/// file.
 #[derive(Debug)]
 pub struct BatchResults {
     /// The cells, in the order of the manifest.
     pub cells: Vec<BatchCell>,
     /// The figures of each cell.
     pub figures: Vec<CellFigures>,
-    /// A line for each cell that has ended, in the same order.
+    /// The file with a line for each cell that has ended, in the same order.
     file: File,
-    /// Its path when it was written.
+    /// The path at which the file was written.
     path: PathBuf,
 }
 
 impl BatchResults {
-    /// Writes the results of the cells that have ended, and the predictions of those with a repository.
+    /// Writes the results of the cells that have ended, and the predictions for cells with a repository.
     ///
     /// # Errors
     ///
-    /// Fails if a file can't be written; the old one is unchanged then.
+    /// Fails if a file can't be written. The old file is unchanged then.
     pub fn write(
         folder: &BatchFolder,
         coordinator: &Coordinator,
@@ -318,7 +320,7 @@ impl BatchResults {
         Ok(Self { cells, figures, file, path })
     }
 
-    /// Reads the rows of all cells, of which there are few.
+    /// Reads the rows of all cells at once, for a small number of cells.
     ///
     /// # Errors
     ///
@@ -327,7 +329,7 @@ impl BatchResults {
         Ok(self.rows().collect::<io::Result<_>>().io_context("read", &self.path)?)
     }
 
-    /// Reads a row for each cell, one after the other.
+    /// Returns an iterator that reads the row of each cell.
     pub fn rows(&self) -> impl Iterator<Item = io::Result<CellRow>> {
         let start = (&self.file).rewind();
         let mut start = Some(start);
@@ -344,7 +346,7 @@ impl BatchResults {
     }
 }
 
-/// Returns a line as SWE-bench reads it. The folder may have been moved since the patch was written.
+/// Returns a prediction in the format of SWE-bench. The folder may have been moved since the patch was written.
 fn prediction(folder: &BatchFolder, cell: &BatchCell, result: &Value) -> io::Result<Value> {
     let file = result["patch_file"].as_str().and_then(|path| Path::new(path).file_name());
     let patch = file.map(|name| fs::read(folder.path().join(PATCHES).join(name))).transpose()?;
@@ -365,7 +367,7 @@ fn write_line(to: &mut impl Write, value: &Value) -> io::Result<()> {
 
 #[cfg(test)]
 impl BatchResults {
-    /// Returns the results of tasks and variants that these documents name.
+    /// Returns results for these documents, with the tasks and variants that they name.
     pub(super) fn from_documents(documents: &[Value]) -> Self {
         use super::manifest::BatchManifest;
         use super::manifest_file::ManifestText;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A mean or a proportion, with its confidence interval. Without an interval there are too few values for one.
+/// A mean or a proportion, with its confidence interval. With too few values there is no interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Estimate {
     /// The value.
@@ -14,7 +14,7 @@ pub struct Estimate {
     pub high: Option<f64>,
 }
 
-/// The quantiles of the normal distribution and, by degrees of freedom, of Student's t for 95 %.
+/// Quantiles for 95 %: of the normal distribution and, by degrees of freedom, of Student's t.
 const NORMAL_QUANTILE: f64 = 1.96;
 const T_QUANTILES: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
@@ -23,7 +23,7 @@ const T_QUANTILES: [f64; 30] = [
 ];
 
 impl Estimate {
-    /// Returns the mean of values; `None` without any. The interval is that of Student's t.
+    /// Returns the mean of values, with an interval by Student's t; `None` without values.
     pub fn mean(values: &[f64]) -> Option<Self> {
         let count = as_float(values.len());
         let value = values.iter().sum::<f64>() / count;
@@ -37,7 +37,7 @@ impl Estimate {
         Some(Self { value, low: Some(value - margin), high: Some(value + margin) })
     }
 
-    /// Returns a proportion; `None` of nothing. The interval is Wilson's.
+    /// Returns a proportion, with Wilson's interval; `None` if `whole` is zero.
     pub fn proportion(part: usize, whole: usize) -> Option<Self> {
         if whole == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! The sessions of a batch, as the coordination asks for them.
+//! Sessions of a batch, for the coordination.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::runner::SystemClock;
 /// The sessions in the folder of a batch.
 #[derive(Clone, Debug)]
 pub struct StoredSessions {
-    /// Where they are stored.
+    /// The store of the sessions.
     pub store: SessionStore,
     /// The folder of the batch.
     pub folder: BatchFolder,
 }
 
 impl StoredSessions {
-    /// Returns how this process takes part in the batch, within these limits.
+    /// Returns the settings with which this process takes part in the batch, with these limits.
     pub fn coordination(self, limits: ChargeLimits) -> CoordinationSettings {
         CoordinationSettings {
             limits,
@@ -37,9 +37,9 @@ impl SessionProbe for StoredSessions {
         self.store.is_running(session).unwrap_or(false)
     }
 
-    /// Only a session whose own call is known to have ended has a known charge. During a call of a sub-agent, and after
-    /// the end, when the answer may be evaluated, another session may have made the last call. After the end of an
-    /// evaluation of the change, none has.
+    /// Returns the charge only if the last call is known to be the session's own and to have ended. During a call of a
+    /// sub-agent, and after the end, when the answer may be evaluated, another session may have made the last call.
+    /// After the end of an evaluation of the changes, no other session has.
     fn last_charge(&self, session: SessionId) -> Option<Charge> {
         let evaluation = self.folder.find_evaluation(session);
         let (mut before, mut last) = (Charge::default(), None);

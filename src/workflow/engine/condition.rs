@@ -1,10 +1,10 @@
-//! Templates of steps: comparisons of texts with answers of steps, and lists of items.
+//! Templates in steps: conditions that compare texts with answers of steps, and lists of items.
 
 use serde::Serialize;
 
 use crate::types::word_enum;
 
-/// A comparison of two texts, in which `{{steps.NAME.output}}` stands for the answer of a step.
+/// A comparison of two texts, in which `{{steps.NAME.output}}` is replaced by the answer of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Condition {
     left: String,
@@ -13,11 +13,11 @@ pub struct Condition {
 }
 
 word_enum! {
-    /// How two texts are compared. Spaces around them don't count.
+    /// A comparison of two texts. Surrounding spaces are ignored.
     pub enum ComparisonOperator {
-        /// They are the same.
+        /// The texts are equal.
         Equal = "==",
-        /// They differ.
+        /// The texts differ.
         NotEqual = "!=",
         /// Both are numbers, and the left one is not larger.
         AtMost = "<=",
@@ -27,9 +27,9 @@ word_enum! {
         Less = "<",
         /// Both are numbers, and the left one is larger.
         Greater = ">",
-        /// The right one occurs in the left one.
+        /// The left text contains the right one.
         Contains = "contains",
-        /// The right one does not occur in the left one.
+        /// The left text does not contain the right one.
         Lacks = "lacks",
     }
 }
@@ -46,15 +46,15 @@ impl ComparisonOperator {
 /// The beginning and the end of a placeholder.
 const PLACEHOLDER: [&str; 2] = ["{{", "}}"];
 
-/// What stands in the placeholder of an item.
+/// The name in the placeholder for an item.
 const ITEM: &str = "item";
 
 impl Condition {
-    /// Parses a condition, such as `{{steps.review.output}} contains BUG`. A text may be in quotation marks.
+    /// Parses a condition, such as `{{steps.review.output}} contains BUG`. The texts may be in quotation marks.
     ///
     /// # Errors
     ///
-    /// Fails with what is wrong with it.
+    /// Fails with a description of the error.
     pub fn parse(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let mut found = None;
@@ -84,12 +84,12 @@ impl Condition {
         Ok(condition)
     }
 
-    /// Returns the texts with placeholders.
+    /// Returns both texts, with placeholders.
     pub(super) fn texts(&self) -> [&str; 2] {
         [&self.left, &self.right]
     }
 
-    /// Returns whether it holds, with these answers of steps.
+    /// Returns whether the condition holds. `output` returns the answer of a step by its name.
     pub(super) fn holds(&self, output: &dyn Fn(&str) -> String) -> bool {
         let [left, right] = self.texts().map(|text| render(text, None, output));
         let (left, right) = (left.trim(), right.trim());
@@ -115,11 +115,11 @@ fn unquoted(text: &str) -> String {
     inner.unwrap_or(text).to_owned()
 }
 
-/// Returns the names of the steps whose answers a text has placeholders for.
+/// Returns the names of the steps in a text's placeholders.
 ///
 /// # Errors
 ///
-/// Fails with the first placeholder of a step that has another form than `steps.NAME.output`.
+/// Fails with the first placeholder that begins with `steps.` and does not have the form `steps.NAME.output`.
 pub(super) fn step_names(text: &str) -> Result<Vec<&str>, String> {
     let mut names = Vec::new();
     for part in parts(text) {
@@ -139,8 +139,8 @@ pub(super) fn has_item(text: &str) -> bool {
     parts(text).iter().any(|part| matches!(part, TemplatePart::Item(_)))
 }
 
-/// Returns a text with the answers of steps, and the item if there is one, in place of its placeholders. What stands in an
-/// answer or an item is not looked at.
+/// Replaces the placeholders of a text by the answers of steps and, if given, the item. Placeholders within answers and
+/// items are not replaced.
 pub(super) fn render(text: &str, item: Option<&str>, output: &dyn Fn(&str) -> String) -> String {
     let render = |part| match (part, item) {
         (TemplatePart::Text(text), _) => text.to_owned(),
@@ -171,7 +171,7 @@ fn parts(text: &str) -> Vec<TemplatePart<'_>> {
         let Some(length) = text[start..].find(close) else { break };
         let inner = &text[start + open.len()..start + length];
         from = start + open.len();
-        // Other braces are a part of the text.
+        // Other braces are part of the text.
         let part = match (inner.trim(), inner.trim().strip_prefix("steps.")) {
             (ITEM, _) => TemplatePart::Item(inner),
             (_, None) => continue,
@@ -189,15 +189,15 @@ fn parts(text: &str) -> Vec<TemplatePart<'_>> {
     parts
 }
 
-/// The most items that a step may have.
+/// The maximum number of items of a step.
 pub const MAX_ITEMS: u32 = 100;
 
-/// Returns the items of a list: its lines that are not empty, without the mark of a list at their beginning.
+/// Returns the items of a list: its non-empty lines, without list markers.
 pub(super) fn parse_items(list: &str) -> Vec<String> {
     list.lines().map(without_mark).filter(|item| !item.is_empty()).map(str::to_owned).collect()
 }
 
-/// Returns a line without spaces around it, and without `- `, `* ` or a number with a dot at its beginning.
+/// Returns a line without surrounding spaces, and without a leading `- `, `* ` or number with a dot.
 fn without_mark(line: &str) -> &str {
     let line = line.trim();
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();

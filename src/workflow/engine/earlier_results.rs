@@ -1,4 +1,4 @@
-//! What the sessions of a workflow have counted in earlier processes, for its result.
+//! Usage of a workflow's sessions in earlier processes, for its result.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::types::Durability;
 use crate::view::result::RunResultBuilder;
 use crate::view::{CostSource, RunInfo, RunResult};
 
-/// Returns the counts of the stored sessions of a workflow that are not among these results: those of iterations, of items
-/// that were done at the same time, and of evaluations. The calls of sub-agents count in the session that dispatched them.
+/// Returns results with the usage of a workflow's stored sessions that are not in `results`: sessions of iterations, of
+/// parallel items, and of evaluations. Calls of sub-agents count in the session that dispatched them.
 ///
 /// # Errors
 ///
@@ -35,7 +35,7 @@ pub fn earlier_results(
             if known.contains(&*listed.session.to_string()) {
                 continue;
             }
-            // One without a header has sent nothing.
+            // A session without a header has sent nothing.
             let Ok((history, _)) = store.replay(listed.session, |_, _, _| {}) else { continue };
             let cost_source = match &history.header.dispatched_by {
                 Some(call) if call.is_evaluation() => CostSource::Eval,
@@ -48,7 +48,7 @@ pub fn earlier_results(
     Ok(earlier)
 }
 
-/// Returns what a stored session has counted.
+/// Returns a result with the usage of a stored session.
 pub fn counted_result(history: &SessionHistory, source: CostSource, info: &RunInfo) -> RunResult {
     let session_id = history.header.session.to_string().into();
     let (prior_usage, prior_models) = usage_before(history);

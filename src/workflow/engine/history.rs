@@ -1,4 +1,4 @@
-//! What has happened in a workflow: the state of its machine, and what the machine does not know.
+//! The history of a workflow: the state of its machine, and details that the machine does not have.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,20 +9,20 @@ use crate::journal::SessionId;
 use crate::machine::RunStatus;
 use crate::workflow::batch::coordination::Charge;
 
-/// What belongs to an event, and the machine does not know.
+/// Details of an event that the machine does not have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventDetail {
     /// The item of the iteration that begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<String>,
-    /// The result of the session that ended.
+    /// The report of the session that ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<SessionReport>,
     /// The checks that ran.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckReport>,
-    /// Why there is no number, or what an undo has kept.
+    /// The reason why there is no number, or a description of an undo.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -30,51 +30,51 @@ pub struct EventDetail {
 /// An event in the journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StoredEvent {
-    /// When it was written: microseconds since 1970.
+    /// The time at which it was written, in microseconds since 1970.
     pub at: i64,
     /// The event.
     pub event: StepEvent,
-    /// What the machine does not know.
+    /// The details.
     #[serde(default)]
     pub detail: EventDetail,
 }
 
-/// The result of a session.
+/// The report of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionReport {
-    /// The status of its run.
+    /// The status of the run.
     pub status: RunStatus,
-    /// Why it ended.
+    /// The stop reason.
     pub stop_reason: String,
-    /// Its exit code.
+    /// The exit code.
     pub exit_code: u8,
-    /// Its answer, as far as it is kept.
+    /// The answer, up to a length limit.
     pub output: String,
-    /// What went wrong.
+    /// The error of the run.
     #[serde(default)]
     pub error: Option<String>,
-    /// What it has used in all, with its evaluations.
+    /// The usage in total, with its evaluations.
     pub charge: Charge,
-    /// The records of its journal at its end.
+    /// The number of records in its journal at its end.
     pub records: u64,
-    /// Its items, if they were done at the same time. Each had a session; the iteration itself had none.
+    /// The reports of parallel items. Each of them had a session; the iteration itself had none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<ItemReport>,
 }
 
-/// The result of an item that was done at the same time as others.
+/// The report of an item that ran in parallel with others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ItemReport {
     /// The item.
     pub item: String,
-    /// Its session, in the folder of the batch.
+    /// The session, in the folder of the batch.
     #[serde(rename = "session_id")]
     pub session: Option<String>,
-    /// The status of its run; `unfinished` if it has not ended.
+    /// The status of the run; `unfinished` if the run has not ended.
     pub status: String,
-    /// Why its run ended.
+    /// The stop reason of the run.
     pub stop_reason: Option<String>,
-    /// The branch of its worktree; `None` if it has changed nothing.
+    /// The branch of the worktree; `None` without changes.
     pub branch: Option<String>,
     /// The cost in dollars; `None` if it is unknown.
     pub cost: Option<f64>,
@@ -87,37 +87,37 @@ pub struct CheckReport {
     pub name: String,
     /// Whether it succeeded.
     pub passed: bool,
-    /// How long it took.
+    /// The duration.
     pub seconds: f64,
-    /// Its output, if it failed.
+    /// The output, if the check failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// An iteration of a step.
+/// The record of an iteration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IterationRecord {
     /// The index of the step.
     pub step: usize,
     /// The number of the iteration, from one.
     pub number: u32,
-    /// Its item, if its step has some.
+    /// The item, if the step has items.
     pub item: Option<String>,
-    /// Its session.
+    /// The session.
     pub session: SessionId,
-    /// The result of its session, once that has ended.
+    /// The report of the session, once the session has ended.
     pub report: Option<SessionReport>,
-    /// Whether its session has changed files.
+    /// Whether the session has changed files.
     pub has_changed: bool,
-    /// The checks after it.
+    /// The checks after the iteration.
     pub checks: Vec<CheckReport>,
-    /// The number after it, or why there is none.
+    /// The number after the iteration, or the reason why there is none.
     pub measured: Option<Result<Measurement, String>>,
-    /// Whether its changes are undone.
+    /// Whether the changes were undone.
     pub is_undone: bool,
 }
 
-/// What has happened in a workflow.
+/// The history of a workflow.
 #[derive(Clone, Debug)]
 pub struct WorkflowHistory {
     /// The state of the machine.
@@ -126,9 +126,9 @@ pub struct WorkflowHistory {
     pub iterations: Vec<IterationRecord>,
     /// The newest results of the checks of the present step.
     pub checks: Vec<CheckReport>,
-    /// The number of items of the present step, if it has some.
+    /// The number of items of the present step, if it has items.
     pub items: Option<u32>,
-    /// The number before the first iteration of the present step, or why there is none.
+    /// The number before the first iteration of the present step, or the reason why there is none.
     pub first_measured: Option<Result<Measurement, String>>,
 }
 
@@ -209,14 +209,14 @@ impl WorkflowHistory {
         }
     }
 
-    /// Returns what all sessions but this one have used.
+    /// Returns the usage of all sessions except this one.
     pub fn spent_without(&self, session: Option<SessionId>) -> Charge {
         let others = self.iterations.iter().filter(|it| Some(it.session) != session);
         let charges = others.filter_map(|it| it.report.as_ref()).map(|report| report.charge);
         charges.fold(Charge::default(), |sum, charge| sum + charge)
     }
 
-    /// Returns the number of records that the journal of a session had when it ended; `None` if it has not ended.
+    /// Returns the number of records in a session's journal at its end; `None` if the session has not ended.
     pub fn records_at_end(&self, session: SessionId) -> Option<u64> {
         let iteration = self.iterations.iter().find(|it| it.session == session)?;
         Some(iteration.report.as_ref()?.records)

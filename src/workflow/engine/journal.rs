@@ -1,4 +1,4 @@
-//! The journal of a workflow: one line of JSON per event, each with a checksum that continues the one before.
+//! The journal of a workflow: one line of JSON per event. The checksum of each line continues the previous one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -27,13 +27,13 @@ const FORMAT: u32 = 1;
 pub struct JournalHeader {
     /// The version of the format.
     workflow: u32,
-    /// The hash of what defines the workflow.
+    /// The hash of the workflow's definition.
     pub definition: String,
     /// The program.
     pub program: Program,
 }
 
-/// The journal of a workflow, open in this process and in no other.
+/// The journal of a workflow, open only in this process.
 #[derive(Debug)]
 pub struct WorkflowJournal {
     path: PathBuf,
@@ -42,24 +42,24 @@ pub struct WorkflowJournal {
     durability: Durability,
 }
 
-/// Why the journal of a workflow can't be used.
+/// The reason why the journal of a workflow can't be used.
 #[derive(Debug, Error)]
 pub enum WorkflowJournalError {
-    /// Another process has it open.
+    /// Another process has the journal open.
     #[error("another process runs the workflow in {}", .0.display())]
     Busy(PathBuf),
-    /// It belongs to another workflow.
+    /// The journal belongs to another workflow.
     #[error("{} has another workflow: its prompt, commands or settings differ", .0.display())]
     OtherWorkflow(PathBuf),
-    /// A line is damaged, and there are others after it.
+    /// A line is damaged, and others follow it.
     #[error("{}:{line} is damaged", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// The line, from one.
+        /// The line, counted from one.
         line: usize,
     },
-    /// It can't be read or written.
+    /// The journal can't be read or written.
     #[error(transparent)]
     Io(#[from] IoError),
 }
@@ -67,12 +67,12 @@ pub enum WorkflowJournalError {
 type Result<T, E = WorkflowJournalError> = std::result::Result<T, E>;
 
 impl WorkflowJournal {
-    /// Creates the journal of a workflow in its folder, or opens it, and returns its program and its events: a command that
-    /// is given again may have other limits, and its events are those of the first.
+    /// Opens the journal of a workflow in its folder, or creates it. Returns its events, and the program of the first
+    /// command, to which they belong: a repeated command may have other limits.
     ///
     /// # Errors
     ///
-    /// Fails if another process has it open, it belongs to another workflow, or is damaged, and on an I/O error.
+    /// Fails if another process has it open, if it belongs to another workflow or is damaged, and on an I/O error.
     pub fn open(
         folder: &Path,
         definition: &str,
@@ -82,7 +82,7 @@ impl WorkflowJournal {
         let path = folder.join(FILE_NAME);
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);
-        // With a link, the one who made the folder would choose the file.
+        // If this were a link, the creator of the folder would choose the file.
         options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let mut file = options.open(&path).io_context("open", &path)?;
         if !lock_within(&file, LOCK_TIMEOUT).io_context("lock", &path)? {
@@ -92,7 +92,7 @@ impl WorkflowJournal {
         file.read_to_end(&mut bytes).io_context("read", &path)?;
         let ValidLines { lines, length, crc } = valid_lines(&bytes, &path)?;
         if length < bytes.len() {
-            // A line that a killed process has not written to its end.
+            // The last line is incomplete: the process was killed while it wrote.
             file.set_len(length as u64).io_context("cut", &path)?;
         }
         let mut journal = Self { path: path.clone(), file, crc, durability };
@@ -120,7 +120,7 @@ impl WorkflowJournal {
         Ok((journal, header.program, events))
     }
 
-    /// Appends an event. It is durable when this returns.
+    /// Appends an event. With full durability, the event is on the disk when this returns.
     ///
     /// # Errors
     ///
@@ -145,10 +145,10 @@ impl WorkflowJournal {
     }
 }
 
-/// How long to wait for a lock that a child may have for a moment.
+/// Timeout for the lock, which a child process may still hold for a moment.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The lines before the first one that is not complete.
+/// The valid lines before the first incomplete one.
 struct ValidLines<'a> {
     lines: Vec<&'a [u8]>,
     /// Their length in bytes, and the checksum that the next line continues.
@@ -163,7 +163,7 @@ fn valid_lines<'a>(bytes: &'a [u8], path: &Path) -> Result<ValidLines<'a>> {
         let next = valid.length + end + 1;
         match verify_seal(line, valid.crc) {
             Ok(crc) => valid.crc = crc,
-            // Its end is lost, and that of the file with it.
+            // The last line of the file is incomplete.
             Err(_) if next == bytes.len() => break,
             Err(_) => {
                 let (path, line) = (path.to_owned(), valid.lines.len() + 1);

@@ -1,8 +1,8 @@
 //! The machine of a workflow: steps, each with iterations, each of them one session.
 //!
-//! [`step`] turns a state and an event into the next state, and its [`WorkflowActivity`] names what is under way.
-//! So a state that was restored from the journal continues by its activity. Pure: no clock, no I/O; prompts, outputs and
-//! commands of the user are not in it. The specification is `statecharts/workflow.json`.
+//! [`step`] computes the next state from a state and an event. The [`WorkflowActivity`] of a state names the activity
+//! in progress, so that a state restored from the journal is continued by it. The machine is pure, without a clock or
+//! I/O; it contains no prompts, outputs or commands of the user. The specification is `statecharts/workflow.json`.
 
 use std::cmp::Ordering;
 
@@ -11,50 +11,50 @@ use serde::{Deserialize, Serialize};
 use crate::journal::SessionId;
 use crate::types::word_enum;
 
-/// What a workflow consists of: its steps, in order.
+/// The program of a workflow: the rules of its steps, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Program {
-    /// The steps.
+    /// The rules of the steps.
     pub steps: Vec<StepRules>,
 }
 
-/// What the machine knows of a step.
+/// The rules of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StepRules {
-    /// When the step is done.
+    /// The condition for the end of the step.
     pub goal: StepGoal,
-    /// Whether each iteration has to improve a number. One that does not is undone.
+    /// The direction in which each iteration has to improve a number. An iteration that does not is undone.
     pub metric: Option<MetricDirection>,
     /// The maximum number of iterations, and of items.
     pub iterations: u32,
-    /// The number of iterations in a row without any change after which the step ends.
+    /// The number of iterations in a row without changes after which the step ends.
     pub max_unchanged: Option<u32>,
-    /// Whether a step that is done is decided again when the command is given again.
+    /// Whether a completed step is decided again when the command is repeated.
     pub is_rechecked: bool,
 }
 
-/// When a step is done.
+/// The goal of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepGoal {
-    /// When all its iterations have answered.
+    /// All iterations have answered.
     Answered,
-    /// When its tests pass after an iteration.
+    /// The tests pass after an iteration.
     Tested,
-    /// When its tests pass after each of its iterations.
+    /// The tests pass after each iteration.
     EachTested,
-    /// Never: its bounds end it.
+    /// There is no goal: the step ends by its limits.
     Unbounded,
 }
 
-/// What is better.
+/// The direction of improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MetricDirection {
-    /// A larger number.
+    /// Larger numbers are better.
     Maximize,
-    /// A smaller number.
+    /// Smaller numbers are better.
     Minimize,
 }
 
@@ -63,20 +63,20 @@ pub enum MetricDirection {
 #[serde(transparent)]
 pub struct Measurement(f64);
 
-/// Where a workflow is.
+/// The position of a workflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StepPosition {
     /// The index of the step.
     pub step: usize,
-    /// The iterations of the step that have begun.
+    /// The number of iterations of the step that have begun.
     pub iteration: u32,
-    /// The maximum number of iterations, where the command has changed it, or the items of the step are counted.
+    /// The maximum number of iterations, if the command has changed it or the step has counted its items.
     pub iterations: Option<u32>,
-    /// The iterations in a row that have changed nothing.
+    /// The number of iterations in a row that changed nothing.
     pub unchanged: u32,
     /// The best measured number of the step.
     pub best: Option<Measurement>,
-    /// The session of the iteration that is not complete.
+    /// The session of the incomplete iteration.
     pub session: Option<SessionId>,
     /// The limit that has ended the session of this iteration.
     pub limit: Option<WorkflowLimit>,
@@ -85,42 +85,42 @@ pub struct StepPosition {
 /// The state of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WorkflowState {
-    /// Where the workflow is.
+    /// The position.
     pub place: StepPosition,
-    /// What is under way there. Its completion is the next event.
+    /// The activity in progress. Its completion is the next event.
     pub activity: WorkflowActivity,
 }
 
-/// What is under way in a workflow.
+/// An activity of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WorkflowActivity {
-    /// It is decided whether the step has anything to do.
+    /// Deciding whether the step has anything to do.
     Deciding,
-    /// The number is measured.
+    /// Measuring the number.
     Measuring,
-    /// A session is about to begin, unless a limit is reached.
+    /// Beginning a session, unless a limit is reached.
     Starting,
-    /// The session of an iteration runs. It begins if it doesn't exist, and is resumed else.
+    /// Running the session of an iteration: it begins if it doesn't exist, and is resumed otherwise.
     Running(SessionId),
-    /// What this session has changed is undone.
+    /// Undoing the changes of this session.
     Undoing(SessionId),
-    /// The tests of the step run.
+    /// Running the tests of the step.
     Testing,
-    /// The workflow is over, until the command is given again.
+    /// The workflow has ended, until the command is repeated.
     Done(WorkflowEnd),
 }
 
 word_enum! {
     /// A limit of the whole workflow.
     pub enum WorkflowLimit {
-        /// Money or tokens.
+        /// The limit of money or tokens.
         Budget = "budget",
-        /// Time.
+        /// The limit of time.
         Time = "time",
     }
 }
 
-/// How a workflow ended.
+/// The end of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkflowEnd {
@@ -132,9 +132,9 @@ pub enum WorkflowEnd {
     NothingChanged,
     /// There are more items than a step may have.
     TooManyItems,
-    /// The tests failed after an iteration, in a step whose iterations all have to pass them.
+    /// The tests failed after an iteration of a step whose iterations all have to pass them.
     ItemFailed,
-    /// The run of an iteration ended early, and its step has no tests that decide. It can be resumed.
+    /// The run of an iteration ended early, in a step without tests that could decide. It can be resumed.
     Incomplete,
     /// A limit of the whole workflow was reached.
     LimitReached(WorkflowLimit),
@@ -144,70 +144,70 @@ pub enum WorkflowEnd {
     NotMeasured,
 }
 
-/// What has happened.
+/// An event of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepEvent {
-    /// What the step has to do.
+    /// The step's need was decided.
     Decided(StepNeed),
-    /// The number was measured; `None` if there is none.
+    /// The number was measured; `None` if the measurement failed.
     Measured(Option<Measurement>),
-    /// An iteration begins, with this session.
+    /// An iteration began, with this session.
     Begun(SessionId),
     /// The session of the iteration ended.
     Ended(SessionEnd),
-    /// The changes of the iteration are undone.
+    /// The changes of the iteration were undone.
     Undone,
-    /// Whether the tests of the step passed.
+    /// The tests of the step ran.
     Tested {
-        /// Whether all of them did.
+        /// Whether all tests passed.
         is_passed: bool,
     },
-    /// A limit of the whole workflow covers no further session.
+    /// A limit of the whole workflow allows no further session.
     Limited(WorkflowLimit),
-    /// The command was given again, with this maximum number of iterations.
+    /// The command was repeated.
     Continued {
-        /// The maximum; `None` if it is that of the program.
+        /// The new maximum number of iterations; `None` keeps the present one.
         iterations: Option<u32>,
     },
 }
 
-/// What a step has to do.
+/// The need of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepNeed {
-    /// Nothing: its condition does not hold, or its goal is reached already.
+    /// Nothing: the condition of the step does not hold, or its goal is reached already.
     Nothing,
-    /// Its iterations.
+    /// The iterations of the step.
     Iterations,
     /// An iteration for each of this many items.
     Items(u32),
 }
 
-/// How the session of an iteration ended.
+/// The end of an iteration's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SessionEnd {
-    /// How its run ended.
+    /// The outcome of the run.
     pub outcome: SessionOutcome,
-    /// Whether it has changed files, as far as that is known.
+    /// Whether it has changed files. If that is unknown, it counts as changed.
     pub has_changed: bool,
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionOutcome {
-    /// With success.
+    /// Success.
     Answered,
-    /// Early, by a limit of its own.
+    /// An early end, by a limit of the run.
     Partial,
-    /// By a limit of the whole workflow. It can be resumed when the limit is raised.
+    /// An end by a limit of the whole workflow. The session can be resumed when the limit is raised.
     Limited(WorkflowLimit),
-    /// It failed, with this exit code. It can be resumed.
+    /// Failure, with this exit code. The session can be resumed.
     Failed(u8),
 }
 
-/// Returns the state after an event. An event that a state doesn't await changes nothing.
+/// Returns the state after an event. An unexpected event leaves the state unchanged.
 pub fn step(program: &Program, state: WorkflowState, event: StepEvent) -> WorkflowState {
     let WorkflowState { place, activity } = state;
     match (event, activity) {
@@ -247,12 +247,12 @@ impl Program {
         WorkflowActivity::Deciding.at(StepPosition::default())
     }
 
-    /// Returns the rules of the step at a place.
+    /// Returns the rules of the step at a position.
     pub fn rules(&self, place: &StepPosition) -> Option<&StepRules> {
         self.steps.get(place.step)
     }
 
-    /// Returns the maximum number of iterations at a place.
+    /// Returns the maximum number of iterations at a position.
     pub fn max_iterations(&self, place: &StepPosition) -> u32 {
         let usual = self.rules(place).map_or(0, |rules| rules.iterations);
         place.iterations.unwrap_or(usual)
@@ -268,7 +268,7 @@ impl Program {
             StepNeed::Iterations => {}
         }
         match place.session {
-            // A limit that is raised now has ended its session.
+            // The session was ended by a limit that has been raised since.
             Some(session) => {
                 WorkflowActivity::Running(session).at(StepPosition { limit: None, ..place })
             }
@@ -277,7 +277,7 @@ impl Program {
         }
     }
 
-    /// Returns the maximum number of items at a place.
+    /// Returns the maximum number of items at a position.
     pub fn most_items(&self, place: &StepPosition) -> u32 {
         self.rules(place).map_or(0, |rules| rules.iterations)
     }
@@ -293,7 +293,7 @@ impl Program {
         }
     }
 
-    /// Returns whether the number is to be measured before the first iteration.
+    /// Returns whether the number has to be measured before the first iteration.
     fn is_unmeasured(&self, place: &StepPosition) -> bool {
         place.best.is_none() && self.rules(place).is_some_and(|rules| rules.metric.is_some())
     }
@@ -310,7 +310,7 @@ impl Program {
             (Some(direction), Some(best), Some(number), Some(_))
                 if direction.is_better(number, best) =>
             {
-                // What is kept is complete: a session that a limit has cut off is not resumed.
+                // An improvement completes the iteration: even if a limit has ended the session, it is not resumed.
                 self.kept(StepPosition { best: Some(number), session: None, ..place })
             }
             (Some(_), Some(_), _, Some(session)) => WorkflowActivity::Undoing(session).at(place),
@@ -334,7 +334,7 @@ impl Program {
             && rules.is_some_and(|rules| rules.goal == StepGoal::Answered);
         let unchanged = match (has_changed, limit) {
             (true, _) => 0,
-            // It can be resumed, and change something then.
+            // The session can be resumed, and may change something then.
             (false, Some(_)) => place.unchanged,
             (false, None) if is_incomplete => place.unchanged,
             (false, None) => place.unchanged + 1,
@@ -349,12 +349,12 @@ impl Program {
         }
     }
 
-    /// Returns the state after an iteration whose changes stay.
+    /// Returns the state after an iteration whose changes are kept.
     fn kept(&self, place: StepPosition) -> WorkflowState {
         let is_last = place.iteration >= self.max_iterations(&place);
         match self.rules(&place).map(|rules| rules.goal) {
             Some(StepGoal::Tested) => WorkflowActivity::Testing.at(place),
-            // What a limit has cut off is resumed before it is tested.
+            // A session that was ended by a limit is resumed before its tests run.
             Some(StepGoal::EachTested) if place.limit.is_none() => {
                 WorkflowActivity::Testing.at(place)
             }
@@ -387,7 +387,7 @@ impl Program {
         match self.steps.len() > place.step + 1 {
             true => WorkflowActivity::Deciding
                 .at(StepPosition { step: place.step + 1, ..StepPosition::default() }),
-            // The last step may be decided again.
+            // The position stays at the last step, which may be decided again.
             false => WorkflowActivity::Done(WorkflowEnd::Succeeded).at(StepPosition {
                 session: None,
                 limit: None,
@@ -406,11 +406,11 @@ impl Program {
             (WorkflowEnd::SessionFailed(_), Some(session)) => {
                 WorkflowActivity::Running(session).at(place)
             }
-            // The user may have fixed what the tests found.
+            // The user may have fixed the failures.
             (WorkflowEnd::ItemFailed, _) => WorkflowActivity::Testing.at(place),
             (_, Some(_)) => WorkflowActivity::Deciding.at(StepPosition { limit: None, ..place }),
-            // The user may have changed files since: the number is measured again, and what was tried in vain may be
-            // tried again.
+            // The user may have changed files since: the number is measured again, and unsuccessful attempts may be
+            // repeated.
             (_, None) => WorkflowActivity::Deciding.at(StepPosition {
                 limit: None,
                 best: None,
@@ -422,14 +422,14 @@ impl Program {
 }
 
 impl WorkflowActivity {
-    /// Returns the state in which this is under way at a place.
+    /// Returns the state with this activity at a position.
     pub fn at(self, place: StepPosition) -> WorkflowState {
         WorkflowState { place, activity: self }
     }
 }
 
 impl MetricDirection {
-    /// Returns whether a number is better than another one.
+    /// Returns whether a number is better than another.
     pub fn is_better(self, number: Measurement, than: Measurement) -> bool {
         match self {
             Self::Maximize => number > than,
@@ -439,9 +439,9 @@ impl MetricDirection {
 }
 
 impl Measurement {
-    /// Returns the measured number; `None` if it is NaN or infinite.
+    /// Returns a measurement; `None` if the number is NaN or infinite.
     pub fn new(number: f64) -> Option<Self> {
-        // There is one zero.
+        // Adding zero turns -0.0 into 0.0.
         number.is_finite().then_some(Self(number + 0.0))
     }
 

@@ -1,4 +1,4 @@
-//! Loops and pipelines: steps, each repeated within bounds, each iteration an ordinary session with a context of its own.
+//! Loops and pipelines: bounded repetitions of steps. Each iteration is an ordinary session with a separate context.
 //!
 //! ```text
 //!  command ──▶ Workflow (steps: prompt, checks, metric) ──▶ WorkflowRun ──▶ sessions, checks, undo
@@ -7,9 +7,9 @@
 //!                                       DIR/workflow.jsonl ──▶ machine::step(program, state, event)
 //! ```
 //!
-//! The [machine] knows neither prompts nor files: it decides what comes next. Every event is durable before what follows
-//! from it happens, so that the same command continues where a killed process was: the state is replayed from the
-//! journal, and its activity is resumed. A session that was begun is resumed by its own journal.
+//! The [machine] has neither prompts nor files: it decides what comes next. Every event is stored before its
+//! consequences happen, so that the same command continues after a killed process: the state is replayed from the
+//! journal, and its activity is resumed. A session that had begun is resumed by its own journal.
 
 mod condition;
 mod earlier_results;
@@ -52,30 +52,31 @@ pub struct Workflow {
 /// A step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StepDefinition {
-    /// Its name, which no other step has.
+    /// The unique name.
     pub name: String,
-    /// What is to be done in each iteration.
+    /// The prompt of each iteration.
     pub prompt: String,
-    /// Whether `{{steps.NAME.output}}` in the prompt stands for the answer of an earlier step.
+    /// Whether `{{steps.NAME.output}}` in the prompt is replaced by the answer of an earlier step.
     pub has_placeholders: bool,
-    /// The list of items, one in a line, with placeholders. Each item has an iteration, with `{{item}}` in the prompt.
+    /// The list of items, one per line, with placeholders. Each item has an iteration, with `{{item}}` in the prompt.
     pub items: Option<String>,
-    /// How many items are done at the same time, each in a worktree of its own; `None` for one after the other, in the
-    /// workspace. All of them are one iteration then.
+    /// The number of items that run in parallel, each in its own worktree. All items together are one iteration then.
+    /// With
+    /// `None`, items run one after the other in the workspace.
     pub parallel: Option<u32>,
-    /// The condition without which the step is skipped.
+    /// The condition for running the step. If it does not hold, the step is skipped.
     pub when: Option<Condition>,
-    /// The condition that has to hold after an iteration.
+    /// The condition that ends the step if it holds after an iteration.
     pub until: Option<Condition>,
     /// Shell commands that have to succeed after an iteration.
     pub checks: Vec<String>,
-    /// Whether the step has nothing to do if its checks pass before it.
+    /// Whether the step is skipped if its checks pass before it.
     pub is_skipped_if_checked: bool,
     /// The number that each iteration has to improve.
     pub metric: Option<Metric>,
     /// The maximum number of iterations, and of items.
     pub iterations: u32,
-    /// The number of iterations in a row without any change after which the step ends.
+    /// The number of iterations in a row without changes after which the step ends.
     pub max_unchanged: Option<u32>,
 }
 
@@ -84,17 +85,17 @@ pub struct StepDefinition {
 pub struct Metric {
     /// The shell command whose last line of output is the number.
     pub command: String,
-    /// What is better.
+    /// The direction of improvement.
     pub direction: MetricDirection,
 }
 
 /// The name of the only step of a loop.
 pub const LOOP_STEP: &str = "loop";
 
-/// The number of iterations in a row without any change after which a loop ends.
+/// The number of iterations in a row without changes after which a loop ends.
 const MAX_UNCHANGED: u32 = 2;
 
-/// Returns the hash of what defines a workflow.
+/// Returns the hash of a workflow's definition.
 pub fn definition_hash(definition: &Value) -> String {
     sha256_hex(definition.to_string().as_bytes())
 }
@@ -124,7 +125,7 @@ impl Workflow {
         Self { steps: vec![step] }
     }
 
-    /// Returns what the machine knows of it.
+    /// Returns the program for the machine.
     pub fn program(&self) -> Program {
         Program { steps: self.steps.iter().map(StepDefinition::rules).collect() }
     }
@@ -133,7 +134,7 @@ impl Workflow {
 impl StepDefinition {
     fn rules(&self) -> StepRules {
         let goal = match &self.metric {
-            // The items have passed theirs when the iteration has ended.
+            // The items have passed their checks when the iteration ends.
             _ if self.parallel.is_some() => StepGoal::Answered,
             _ if self.items.is_some() && !self.checks.is_empty() => StepGoal::EachTested,
             _ if !self.checks.is_empty() || self.until.is_some() => StepGoal::Tested,

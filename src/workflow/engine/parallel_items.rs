@@ -1,8 +1,9 @@
-//! The items of a step at the same time: a batch in a folder below that of the workflow, each item in a worktree of its own.
-//! When all have succeeded, the worktrees are merged into the workspace, in the order of the items.
+//! Parallel items of a step: a batch in a folder below the folder of the workflow, with a worktree for each item. When
+//! all items have succeeded, their worktrees are merged into the workspace, in the order of the items.
 //!
-//! The leases, the budget and the results are those of the batch, so that it is resumed as one. A merge is completed by the
-//! next one if it is killed, and `merged.json` has the worktrees that are merged and may be gone.
+//! Leases, budget and results are those of a batch, and so is the resume. If a merge is killed, the next one completes
+//! it:
+//! `merged.json` lists the worktrees that are merged already and may be removed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,48 +32,48 @@ use crate::workflow::batch::{
 };
 use crate::workspace::worktree::{BRANCH_PREFIX, Worktree, WorktreeError, Worktrees};
 
-/// The folder of the batches of a workflow, each with the id of its iteration.
+/// The folder with the batches of a workflow, each named by the id of its iteration.
 const BATCHES: &str = "batches";
 
-/// The file with the names of the worktrees that are merged.
+/// Name of the file with the names of merged worktrees.
 const MERGED_FILE: &str = "merged.json";
 
-/// The longest text of an item in a message.
+/// Length limit of an item in a message.
 const MAX_SHOWN_ITEM: usize = 100;
 
-/// The items of a step that are done at the same time.
+/// The parallel items of a step.
 pub(super) struct ParallelItems<'a> {
     pub(super) run: &'a WorkflowRun<'a>,
     pub(super) step: &'a StepDefinition,
     pub(super) setup: &'a StepSetup,
-    /// The iteration.
+    /// The id of the iteration.
     pub(super) id: SessionId,
-    /// How many are done at the same time.
+    /// The number of items that run at the same time.
     pub(super) jobs: usize,
-    /// The items, with the message that the session of each begins with.
+    /// The items, each with the first message of its session.
     pub(super) items: Vec<(String, String)>,
-    /// What is left of the limits of the workflow, for all items together.
+    /// The remaining limits of the workflow, for all items together.
     pub(super) limits: ChargeLimits,
-    /// Whether the iteration has ended before. What did not succeed is tried again.
+    /// Whether the iteration has ended before. Items that did not succeed are tried again.
     pub(super) is_repeated: bool,
 }
 
-/// The merge of the worktrees.
+/// The outcome of merging the worktrees.
 enum ItemsMerge {
-    /// All of them are merged.
+    /// All worktrees are merged.
     Complete,
-    /// That of this item has conflicts, or something in it is denied, for this reason. Those after it stay.
+    /// The worktree of this item has conflicts or a denied change, as described. The worktrees after it are not merged.
     Refused(usize, String),
-    /// A signal has stopped it.
+    /// A signal interrupted the merge.
     Interrupted,
 }
 
-/// Returns the folder of an iteration whose items are done at the same time.
+/// Returns the folder of an iteration with parallel items.
 pub(super) fn batch_path(store: &SessionStore, id: SessionId) -> PathBuf {
     store.root().join(BATCHES).join(id.to_string())
 }
 
-/// Returns how items ended, and which of them decides that, if not all succeeded.
+/// Returns the outcome of the items, and the index of the item that determines it unless all succeeded.
 fn find_failure(ends: &[Option<CellOutcome>]) -> (SessionOutcome, Option<usize>) {
     let find = |is_it: fn(&CellOutcome) -> bool| {
         ends.iter().position(|end| end.is_some_and(|it| is_it(&it)))
@@ -95,7 +96,7 @@ fn find_failure(ends: &[Option<CellOutcome>]) -> (SessionOutcome, Option<usize>)
 }
 
 impl ParallelItems<'_> {
-    /// Runs the items to their ends, and merges their worktrees. `None` if a signal or the end of the time stopped it.
+    /// Runs all items, and merges their worktrees. Returns `None` if a signal or the end of the time interrupted it.
     pub(super) fn run(&self) -> Result<Option<(SessionEnd, SessionReport)>, WorkflowError> {
         let path = batch_path(self.run.store, self.id);
         path.parent().map_or(Ok(()), batch::refuse_link)?;
@@ -110,7 +111,7 @@ impl ParallelItems<'_> {
         if self.is_repeated {
             reopen(&coordinator, &ids)?;
         }
-        // The end of the time interrupts the items, and not the workflow.
+        // Separate interrupts, since the end of the time interrupts the items, but not the workflow.
         let interrupts = RunInterrupts::default();
         let inner = interrupts.clone();
         let _registration = self.run.interrupts.on_interrupt(move |signal| inner.interrupt(signal));
@@ -188,7 +189,7 @@ impl ParallelItems<'_> {
         Ok(Some((SessionEnd { outcome, has_changed }, report)))
     }
 
-    /// Returns the cells: one for each item, in order.
+    /// Returns a cell for each item, in order.
     fn cells(&self) -> Vec<BatchCell> {
         let setup = &self.setup.setup;
         let folder = setup.config.real_workspace();
@@ -219,7 +220,7 @@ impl ParallelItems<'_> {
         self.items.iter().zip(rows).map(report).collect()
     }
 
-    /// Returns how messages name an item.
+    /// Returns the name of an item in messages.
     fn name_of(&self, index: usize) -> String {
         let item = self.items.get(index).map_or("", |(item, _)| item);
         format!("item {} ({})", index + 1, sanitize::headline(item, MAX_SHOWN_ITEM))
@@ -235,7 +236,7 @@ impl ParallelItems<'_> {
         format!("{}: {why}; nothing was merged", self.name_of(index))
     }
 
-    /// Merges the worktrees of the items that changed something, in order, and removes those that are merged.
+    /// Merges the worktrees of the items that changed something, in order, and removes merged worktrees.
     fn merge(&self, folder: &BatchFolder, rows: &[CellRow]) -> Result<ItemsMerge, WorkflowError> {
         let setup = &self.setup.setup;
         let worktrees = open_worktrees(&setup.env)?;
@@ -254,7 +255,7 @@ impl ParallelItems<'_> {
                 continue;
             };
             if merged.contains(name) {
-                // It was killed before it removed this one.
+                // An earlier process was killed between the merge and the removal.
                 if let Ok(worktree) = worktrees.open(&workspace, name) {
                     remove_merged(&worktrees, worktree);
                 }
@@ -276,7 +277,7 @@ impl ParallelItems<'_> {
                     }
                     Err(error) => return Err(error.into()),
                 },
-                // The user has removed it, and so decided.
+                // The user has removed the worktree, and so decided against its changes.
                 Err(WorktreeError::Unknown(_) | WorktreeError::Removed { .. }) => {
                     let patch = row.patch_file.as_deref().unwrap_or_default();
                     let item = self.name_of(index);
@@ -302,7 +303,7 @@ impl ParallelItems<'_> {
     }
 }
 
-/// Opens the items again that did not succeed. Each gets a new session and a new worktree.
+/// Opens items again that did not succeed. Each gets a new session and a new worktree.
 fn reopen(coordinator: &Coordinator, ids: &[CellId]) -> Result<(), WorkflowError> {
     for id in ids {
         match coordinator.outcome(id) {
@@ -327,17 +328,17 @@ fn answers(folder: &BatchFolder, coordinator: &Coordinator, ids: &[CellId]) -> S
     answers.join("\n\n")
 }
 
-/// Removes a worktree that is merged, unless something was done in it since.
+/// Removes a merged worktree, unless it has changed since.
 fn remove_merged(worktrees: &Worktrees, worktree: Worktree) {
     if let Err(error) = worktrees.remove(worktree, false) {
         log::warn!("{error}");
     }
 }
 
-/// Configures every item as its step, and passes its events on.
+/// Configures every item like its step, and forwards its events.
 struct ItemConfigurator<'a> {
     setup: &'a StepSetup,
-    /// The outputs of the workflow.
+    /// The reporter of the workflow.
     reporter: &'a Reporter,
 }
 
@@ -345,7 +346,7 @@ impl CellConfigurator for ItemConfigurator<'_> {
     fn configure(&self, _: &BatchCell) -> Result<CellConfig, AppError> {
         let StepSetup { setup, options } = self.setup;
         let mut config = setup.config.clone();
-        // The batch has them, for all items together.
+        // The batch has these limits for all items together.
         let limits = &mut config.settings.limits;
         (limits.budget_usd, limits.max_tokens, limits.timeout) = (None, None, None);
         let (agent, execution) = (setup.agent.name.to_string(), setup.execution);
@@ -365,7 +366,7 @@ impl CellConfigurator for ItemConfigurator<'_> {
     }
 }
 
-/// Shows the items of a step.
+/// Reports the progress of a step's items.
 struct ItemProgress<'a> {
     step: &'a StepDefinition,
     items: &'a [(String, String)],

@@ -1,4 +1,4 @@
-//! The file of a pipeline: its steps, and every mistake in them.
+//! The file of a pipeline: steps, and the problems in them.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::workflow::batch::{
     EntryReader, ManifestEntry, ManifestProblem, ManifestText, read_entries,
 };
 
-/// A pipeline, as its file defines it.
+/// A pipeline, as defined by its file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pipeline {
     /// The steps, in order.
@@ -18,9 +18,9 @@ pub struct Pipeline {
 /// A step of a pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PipelineStep {
-    /// The line that it begins in, from one.
+    /// The line in which the step begins, counted from one.
     pub line: usize,
-    /// What is done.
+    /// The definition.
     pub definition: StepDefinition,
     /// The agent, if the step names one.
     pub agent: Option<String>,
@@ -33,17 +33,17 @@ const STEP_KEYS: [&str; 10] = [
     "name", "prompt", "agent", "model", "checks", "when", "repeat", "until", "foreach", "parallel",
 ];
 
-/// The largest number of iterations of a step.
+/// Maximum number of iterations of a step.
 const MAX_REPEAT: u64 = 1000;
 
-/// The most items that are done at the same time.
+/// Maximum number of parallel items.
 const MAX_PARALLEL: u64 = 32;
 
-/// The longest name of a step, in characters.
+/// Length limit of a step's name, in characters.
 const MAX_NAME_LENGTH: usize = 64;
 
 impl Pipeline {
-    /// Parses the file of a pipeline. Returns the steps that can be read, and every mistake that the file shows by itself.
+    /// Parses the file of a pipeline. Returns the readable steps, and every problem that is visible in the file itself.
     pub fn parse(file: ManifestText<'_>) -> (Self, Vec<ManifestProblem>) {
         let mut reader = EntryReader::new(file.name, &STEP_KEYS, Path::new(""));
         let entries = read_entries(file, &["steps"]);
@@ -146,7 +146,7 @@ fn read_condition(
 }
 
 impl EntryReader<'_> {
-    /// Returns a number from one to a maximum.
+    /// Returns a number from one to `most`.
     fn count(&mut self, entry: &mut ManifestEntry, key: &str, most: u64) -> Option<u32> {
         let field = entry.take(key)?;
         let number = field.value.as_u64().filter(|number| (1..=most).contains(number));
@@ -154,12 +154,12 @@ impl EntryReader<'_> {
             let message = format!("`{key}` has to be a whole number from 1 to {most}");
             self.problem(field.line, message);
         }
-        // There is one, so that nothing else is missing.
+        // An invalid number counts as one, so that the key is not reported as missing, too.
         Some(number.and_then(|number| u32::try_from(number).ok()).unwrap_or(1))
     }
 }
 
-/// Checks that a step names only steps that have run before it.
+/// Checks that a step only refers to earlier steps.
 fn check_references<'a>(
     reader: &mut EntryReader<'_>,
     step: &'a PipelineStep,

@@ -1,4 +1,4 @@
-//! The message of an iteration: the task, and what the iterations before it have left.
+//! The message of an iteration: the task, and the results of earlier iterations.
 
 use super::history::{CheckReport, IterationRecord, WorkflowHistory};
 use super::machine::MetricDirection;
@@ -6,10 +6,10 @@ use super::{Metric, StepDefinition};
 use crate::view::report::code_fence;
 use crate::view::sanitize;
 
-/// The longest answer of an earlier iteration in a message, in characters.
+/// Length limit of an earlier iteration's answer in a message, in characters.
 const MAX_NOTES: usize = 8_000;
 
-/// Returns the message for the iteration that is under way, or the next one.
+/// Returns the message for the present iteration, or for the next one.
 pub(super) fn iteration_message(
     step: &StepDefinition,
     task: &str,
@@ -17,7 +17,7 @@ pub(super) fn iteration_message(
     max_iterations: u32,
 ) -> String {
     let place = &history.state.place;
-    // An item has nothing to do with the ones before it.
+    // Items are independent of each other.
     let is_repeated = step.items.is_none();
     let before: Vec<&IterationRecord> = history
         .iterations
@@ -104,7 +104,7 @@ fn metric_section(
     text
 }
 
-/// Returns a text as a block of code.
+/// Returns a text as a fenced code block.
 fn fenced(text: &str) -> String {
     let fence = code_fence(text);
     format!("{fence}\n{text}\n{fence}")

@@ -1,4 +1,4 @@
-//! Runs a workflow: carries out the command of each state, and writes down the event that follows.
+//! Running a workflow: performs the activity of each state, and records the resulting event.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -29,45 +29,45 @@ use crate::workflow::command_check::{FinishedCommand, run_check};
 use crate::workflow::self_eval::{evaluation_charge, stored_evaluations};
 use crate::workspace::worktree::WorktreeError;
 
-/// What a step runs with.
+/// The setup of a step.
 #[derive(Clone)]
 pub struct StepSetup {
     /// The agent, the model and the workspace.
     pub setup: RunSetup,
-    /// The options that are stored in its sessions.
+    /// The options to store in its sessions.
     pub options: Value,
 }
 
 /// The limits of a workflow as a whole.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorkflowLimits {
-    /// Its cost and its tokens.
+    /// The limits of cost and tokens.
     pub charge: ChargeLimits,
-    /// When its time is over.
+    /// The end of the time.
     pub deadline: Option<Instant>,
 }
 
-/// What running a workflow needs.
+/// A workflow to run, and everything the run needs.
 pub struct WorkflowRun<'a> {
     /// The steps.
     pub workflow: &'a Workflow,
-    /// What its journal began with.
+    /// The program in the journal.
     pub program: &'a Program,
-    /// What each step runs with.
+    /// The setup of each step.
     pub setups: &'a [StepSetup],
-    /// Its sessions.
+    /// The store of the sessions.
     pub store: &'a SessionStore,
-    /// Its limits.
+    /// The limits.
     pub limits: WorkflowLimits,
-    /// Stops it; it can be continued.
+    /// Interrupts the workflow, which can be continued.
     pub interrupts: &'a RunInterrupts,
-    /// Shows its sessions.
+    /// The reporter and the confirmer of the sessions.
     pub io: &'a RunIo,
-    /// Sees what happens.
+    /// Receives the events of the workflow.
     pub observer: &'a dyn WorkflowObserver,
 }
 
-/// What happens in a workflow.
+/// An event of a workflow.
 #[derive(Clone, Copy, Debug)]
 pub enum WorkflowEvent<'a> {
     /// The session of an iteration begins, or is resumed.
@@ -78,71 +78,71 @@ pub enum WorkflowEvent<'a> {
         number: u32,
         /// The maximum number of iterations.
         of: u32,
-        /// Its item, if its step has some.
+        /// The item, if the step has items.
         item: Option<&'a str>,
-        /// Whether it has begun before.
+        /// Whether the session had begun before.
         is_resumed: bool,
     },
-    /// A step has nothing to do.
+    /// A step was skipped, because it has nothing to do.
     Skipped(&'a StepDefinition),
     /// A check ended.
     Checked(&'a CheckReport),
     /// A number was measured.
     Measured {
-        /// The number, or why there is none.
+        /// The number, or the reason why there is none.
         result: Result<Measurement, &'a str>,
-        /// The best one before; `None` for the first one.
+        /// The best number so far; `None` for the first one.
         best: Option<Measurement>,
-        /// Whether the iteration stays.
+        /// Whether the iteration is kept.
         is_kept: bool,
     },
-    /// An iteration was undone.
+    /// An iteration was undone, as described.
     Undone(&'a str),
-    /// An item ended that was done at the same time as others.
+    /// A parallel item ended.
     ItemEnded {
         /// The step.
         step: &'a StepDefinition,
         /// The number of the item, from one.
         number: u32,
-        /// Its result document.
+        /// The result document.
         result: &'a Value,
     },
-    /// An item ends its step, for this reason.
+    /// An item ended its step.
     ItemFailed {
         /// The step.
         step: &'a StepDefinition,
-        /// Which item, and why.
+        /// The item and the reason.
         why: &'a str,
     },
-    /// The items that are done at the same time have cost this until now.
+    /// The cost of the parallel items so far.
     Spent(MicroUsd),
 }
 
-/// Sees what happens in a workflow. Of items that are done at the same time, on their threads.
+/// Receives the events of a workflow. Events of parallel items come on the threads of the items.
 pub trait WorkflowObserver: Sync {
     /// Receives an event.
     fn on_event(&self, event: WorkflowEvent<'_>);
 }
 
-/// How a command for a workflow ended.
+/// The outcome of a command for a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkflowOutcome {
-    /// The workflow is over, or its time is; then it can be continued.
+    /// The workflow has ended, or its time has; then it can be continued.
     Ended(WorkflowEnd),
-    /// A signal stopped it; it can be continued.
+    /// A signal interrupted the workflow, which can be continued.
     Interrupted(Signal),
 }
 
-/// Why a workflow could not be carried out. The same command tries again what failed.
+/// The reason why a workflow could not be run. The same command tries the failed part again.
 #[derive(Debug, Error)]
 pub enum WorkflowError {
-    /// A session could not be run, or not be undone.
+    /// A session could not be run or undone.
     #[error(transparent)]
     App(#[from] AppError),
     /// The journal of the workflow failed.
     #[error(transparent)]
     Journal(#[from] WorkflowJournalError),
-    /// An iteration could not be undone whole. The same command tries again.
+    /// An iteration could not be undone completely. The same command tries again.
     #[error(
         "the changes of session {session} could not be undone: {}",
         paths.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect::<Vec<_>>().join("; ")
@@ -150,19 +150,19 @@ pub enum WorkflowError {
     NotUndone {
         /// The session of the iteration.
         session: SessionId,
-        /// The paths that are not restored, with the reasons.
+        /// The paths that were not restored, with the reasons.
         paths: Vec<(PathBuf, String)>,
     },
-    /// Items that are done at the same time could not be coordinated.
+    /// Parallel items could not be coordinated.
     #[error(transparent)]
     Coordination(#[from] CoordinationError),
-    /// The items of a step can't go on.
+    /// Parallel items could not be run.
     #[error(transparent)]
     Items(#[from] BatchRunError),
-    /// Their files could not be written.
+    /// A file of parallel items could not be written.
     #[error(transparent)]
     File(#[from] BatchFileError),
-    /// Their worktrees could not be used.
+    /// A worktree of parallel items could not be used.
     #[error(transparent)]
     Worktree(#[from] WorktreeError),
     /// A run left no result.
@@ -170,17 +170,17 @@ pub enum WorkflowError {
     NoEnd,
 }
 
-/// How much of the output of a command is kept, in bytes of its beginning and of its end.
+/// Limit of a command's output, in bytes of the beginning and as many of the end.
 const MAX_OUTPUT_BYTES: usize = 4 << 10;
 
-/// Paths that a note lists.
+/// The maximum number of paths in a note.
 const MAX_LISTED: usize = 20;
 
-/// The longest line in which a number is looked for, in an error.
+/// Length limit of an output line that is shown in an error.
 const MAX_SHOWN_LINE: usize = 200;
 
 impl WorkflowRun<'_> {
-    /// Runs the workflow from where its journal ends.
+    /// Runs the workflow from the end of its journal.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl WorkflowRun<'_> {
                 return Ok(WorkflowOutcome::Ended(end));
             }
             let Some((event, detail)) = active.perform(activity)? else {
-                // The time is over during a check. Its result is not known.
+                // The time ended during a check, so its result is unknown.
                 let timeout =
                     WorkflowOutcome::Ended(WorkflowEnd::LimitReached(WorkflowLimit::Time));
                 return Ok(self.interrupts.signal().map_or(timeout, WorkflowOutcome::Interrupted));
@@ -214,7 +214,7 @@ impl WorkflowRun<'_> {
         }
     }
 
-    /// Shows an event that happens in this history.
+    /// Reports an event. `history` is the history before it.
     fn show(
         &self,
         step: &StepDefinition,
@@ -260,7 +260,7 @@ impl WorkflowRun<'_> {
     }
 }
 
-/// The step under way.
+/// The step in progress.
 struct ActiveStep<'a> {
     run: &'a WorkflowRun<'a>,
     step: &'a StepDefinition,
@@ -269,7 +269,7 @@ struct ActiveStep<'a> {
 }
 
 impl ActiveStep<'_> {
-    /// Carries a command out. `None` if it was interrupted, or the time was over.
+    /// Performs an activity. Returns `None` if it was interrupted, or the time ended.
     fn perform(
         &self,
         activity: WorkflowActivity,
@@ -317,7 +317,8 @@ impl ActiveStep<'_> {
         }
     }
 
-    /// Says what was undone, and how to have it back: what someone else has changed meanwhile may be among it.
+    /// Returns a description of an undo, and how to revert it, since it may include changes that others have made
+    /// meanwhile.
     fn describe_undo(&self, session: SessionId, done: &UndoneSession) -> String {
         let names = |paths: &[PathBuf]| {
             let shown = paths.iter().take(MAX_LISTED);
@@ -346,7 +347,7 @@ impl ActiveStep<'_> {
         condition.is_none_or(|it| it.holds(&|name| self.output_of(name)))
     }
 
-    /// Returns the newest answer of a step, or those of all its items; an empty one if it was skipped.
+    /// Returns the newest answer of a step, or the answers of all its items; an empty text if the step was skipped.
     fn output_of(&self, name: &str) -> String {
         let Some(index) = self.run.workflow.steps.iter().position(|step| step.name == name) else {
             return String::new();
@@ -360,7 +361,7 @@ impl ActiveStep<'_> {
         }
     }
 
-    /// Returns the items of the step. They follow from answers that don't change any more.
+    /// Returns the items of the step. They depend only on answers that don't change any more.
     fn items(&self) -> Option<Vec<String>> {
         let list = self.step.items.as_ref()?;
         Some(parse_items(&render(list, None, &|name| self.output_of(name))))
@@ -375,7 +376,7 @@ impl ActiveStep<'_> {
         self.items()?.get(index).cloned()
     }
 
-    /// Returns the task of an iteration of the step, with the answers of earlier steps in it.
+    /// Returns the task of an iteration, with the answers of earlier steps filled in.
     fn task(&self, item: Option<&str>) -> String {
         match self.step.has_placeholders {
             true => render(&self.step.prompt, item, &|name| self.output_of(name)),
@@ -408,7 +409,7 @@ impl ActiveStep<'_> {
         Some((StepEvent::Decided(need), EventDetail { checks, ..EventDetail::default() }))
     }
 
-    /// Returns the limit that covers no further session.
+    /// Returns the limit that allows no further session, if one is reached.
     fn reached_limit(&self) -> Option<WorkflowLimit> {
         let spent = self.history.spent_without(None);
         if self.run.is_out_of_time() {
@@ -420,8 +421,8 @@ impl ActiveStep<'_> {
         }
     }
 
-    /// Returns the report of a session that the budget has ended, if no more is left for it now than it had: a resume would
-    /// only pay for another final summary.
+    /// Returns the report of a session that was ended by the budget, if the remaining budget is not larger than it was
+    /// then: a resume would only pay for another final summary.
     fn used_up(&self, session: SessionId) -> Result<Option<SessionReport>, WorkflowError> {
         let iteration = self.history.iterations.iter().find(|it| it.session == session);
         let Some(report) = iteration.and_then(|it| it.report.as_ref()) else { return Ok(None) };
@@ -477,7 +478,7 @@ impl ActiveStep<'_> {
         Ok(Some((StepEvent::Ended(end), detail)))
     }
 
-    /// Runs all items of the step, up to so many at the same time.
+    /// Runs all items of the step, with up to `jobs` at the same time.
     fn run_items(
         &self,
         id: SessionId,
@@ -507,7 +508,7 @@ impl ActiveStep<'_> {
         Ok(Some((StepEvent::Ended(end), detail)))
     }
 
-    /// Runs the checks of the step, all of them. `None` if one was interrupted, or the time was over.
+    /// Runs all checks of the step. Returns `None` if one was interrupted, or the time ended.
     fn run_checks(&self) -> Option<Vec<CheckReport>> {
         let mut checks = Vec::new();
         for line in &self.step.checks {
@@ -528,7 +529,7 @@ impl ActiveStep<'_> {
         Some((StepEvent::Measured(number), EventDetail { note, ..EventDetail::default() }))
     }
 
-    /// Runs a command in the workspace. `None` if the time was over.
+    /// Runs a command in the workspace. Returns `None` if the time ended.
     fn run_command(&self, line: &str) -> Option<FinishedCommand> {
         let StepSetup { setup, .. } = self.setup().ok()?;
         let left = self.run.time_left();
@@ -541,7 +542,7 @@ impl ActiveStep<'_> {
     }
 }
 
-/// Returns whether a limit is higher now than before; `None` is unlimited.
+/// Returns whether a limit is higher now than before. `None` is no limit.
 fn is_raised<T: Ord>(now: Option<T>, before: Option<T>) -> bool {
     before.is_some_and(|before| now.is_none_or(|now| now > before))
 }

@@ -1,4 +1,4 @@
-//! Runs the session of an iteration, or resumes it, or reads its end from its journal.
+//! The session of an iteration: runs it, resumes it, or reads its end from its journal.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,10 +16,11 @@ use crate::view::sanitize;
 use crate::workflow::batch::coordination::Charge;
 use crate::workflow::self_eval::{EvaluatedRuns, RetryContext, evaluate};
 
-/// The longest answer that is kept, in characters.
+/// Length limit of a stored answer, in characters.
 pub(super) const MAX_ANSWER: usize = 4_000_000;
 
-/// The longest time before the end of the workflow in which a run that ended by its time counts as ended by that.
+/// Upper limit of the time before the end of the workflow's time in which a run that ends by its timeout counts as
+/// ended by the latter.
 const CLOSING_TIME: Duration = Duration::from_secs(31);
 
 /// A session to run.
@@ -27,18 +28,18 @@ pub(in crate::workflow) struct SessionRun<'a> {
     pub(in crate::workflow) setup: &'a StepSetup,
     pub(in crate::workflow) store: &'a SessionStore,
     pub(in crate::workflow) session: SessionId,
-    /// The message that it begins with.
+    /// The message with which the session begins.
     pub(in crate::workflow) task: Arc<str>,
-    /// What evaluations of its answers have used before, which count in no run of this process.
+    /// The usage of earlier evaluations of its answers, which no run of this process includes.
     pub(in crate::workflow) earlier_evaluations: Charge,
-    /// The number of records of its journal at its last end that is known.
+    /// The number of records in its journal at its last known end.
     pub(in crate::workflow) known_records: Option<u64>,
-    /// When the time of the workflow is over.
+    /// The end of the workflow's time.
     pub(in crate::workflow) deadline: Option<Instant>,
 }
 
 impl SessionRun<'_> {
-    /// Runs it to its end. `None` if it was interrupted.
+    /// Runs the session to its end. Returns `None` if it was interrupted.
     pub(in crate::workflow) fn run(
         &self,
         io: &RunIo,
@@ -79,7 +80,7 @@ impl SessionRun<'_> {
         Ok(Some((SessionEnd { outcome, has_changed }, report)))
     }
 
-    /// Returns the run if it has ended, and only this was not noted any more.
+    /// Returns the run if its session has ended in an earlier process that did not record the end in the workflow.
     fn find_end(&self) -> Result<Option<FinishedRun>, AppError> {
         let (history, end) = match self.store.load(self.session) {
             Ok(found) => found,
@@ -127,7 +128,7 @@ impl SessionRun<'_> {
     }
 }
 
-/// Returns what the runs have used; a run of the same session includes those before it.
+/// Returns the usage of the runs. The usage of a run includes the earlier runs of its session.
 fn charge(done: &EvaluatedRuns) -> Charge {
     let is_newest = |index: usize, run: &FinishedRun| {
         done.runs[index + 1..].iter().all(|later| later.session != run.session)

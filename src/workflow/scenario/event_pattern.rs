@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use crate::view::public_events::PublicEventKind;
 
-/// An event: its name, and where it matters its fields, as `tool_call_end name=grep status=ok`.
+/// A pattern of an event: its name and, where needed, fields, such as `tool_call_end name=grep status=ok`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct EventPattern(String);
 
 impl EventPattern {
-    /// Returns whether an event is one of these.
+    /// Returns whether an event matches.
     pub fn matches(&self, event: &Value) -> bool {
         let mut words = self.0.split_whitespace();
         words.next() == event["type"].as_str()
@@ -45,7 +45,7 @@ impl From<EventPattern> for String {
     }
 }
 
-/// Returns the patterns when events like these happened in their order, and the names of all events otherwise.
+/// Returns the patterns if matching events happened in their order, and otherwise the names of all events.
 pub(super) fn update_events(expected: &[EventPattern], seen: &[Value]) -> Vec<EventPattern> {
     let mut rest = seen.iter();
     if expected.iter().all(|pattern| rest.any(|event| pattern.matches(event))) {

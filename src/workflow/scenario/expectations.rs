@@ -9,31 +9,31 @@ use serde_json::{Value, json};
 use super::event_pattern::{EventPattern, update_events};
 use super::recording::RecordedRun;
 
-/// Expectations of a run. A field that is not given is not checked.
+/// Expectations of a run. Missing fields are not checked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Expectations {
     /// The exit code.
     pub exit_code: Option<u8>,
-    /// Why the run ended.
+    /// The stop reason.
     pub stop_reason: Option<String>,
-    /// Replies with tool calls.
+    /// The number of replies with tool calls.
     pub steps: Option<u32>,
-    /// Model calls of every kind.
+    /// The number of model calls of every kind.
     pub llm_calls: Option<u32>,
     /// The duration of the run by its own clock, in milliseconds.
     pub took_ms: Option<u64>,
-    /// Its cost in millionths of a dollar.
+    /// The cost in millionths of a dollar.
     pub cost_micros: Option<u64>,
     /// The final answer.
     pub output: Option<TextPattern>,
-    /// Its error.
+    /// The error.
     pub error: Option<TextPattern>,
-    /// Events that happen in this order; others may come between.
+    /// Events in their order; others may come between.
     pub events: Option<Vec<EventPattern>>,
     /// The calls that a dry run would have made, one line each.
     pub planned: Option<Vec<TextPattern>>,
-    /// Files of the workspace.
+    /// Files of the workspace after the run.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, ExpectedFile>,
     /// Every tool call, in call order.
@@ -46,25 +46,25 @@ pub struct Expectations {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a text, or a table with `contains` and `lacks`")]
 pub enum TextPattern {
-    /// This text.
+    /// The whole text.
     Exact(String),
-    /// A text that contains some parts and lacks others.
+    /// Parts of the text.
     Partial(PartialText),
 }
 
-/// What a text contains and does not contain.
+/// Parts that a text must contain or lack.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PartialText {
-    /// All of these occur.
+    /// Parts that must occur.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contains: Vec<String>,
-    /// None of these occurs.
+    /// Parts that must not occur.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<String>,
 }
 
-/// A file of the workspace, at the end.
+/// A file of the workspace after the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
@@ -73,19 +73,19 @@ pub struct PartialText {
 pub enum ExpectedFile {
     /// Whether it exists.
     Exists(bool),
-    /// Its content.
+    /// The content.
     Content(TextPattern),
 }
 
-/// A tool call, and its answer.
+/// A tool call with its result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedTool {
-    /// The tool.
+    /// The name of the tool.
     pub name: Option<String>,
-    /// How the call ended, as in the events.
+    /// The status of the call, as in the events.
     pub status: Option<String>,
-    /// The result that the model is sent.
+    /// The result, as sent to the model.
     pub text: Option<TextPattern>,
 }
 
@@ -93,24 +93,25 @@ pub struct ExpectedTool {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedRequest {
-    /// Its purpose: `agent`, `compaction` or `closing`.
+    /// The purpose: `agent`, `compaction` or `closing`.
     pub purpose: Option<String>,
     /// The attempt, counted from one.
     pub attempt: Option<u32>,
     /// The limit of the reply in tokens.
     pub max_output: Option<u64>,
-    /// Entries of the conversation.
+    /// The number of entries of the conversation.
     pub entries: Option<usize>,
-    /// The tools that it offers.
+    /// The tools offered to the model.
     pub tools: Option<Vec<String>>,
     /// The system prompt.
     pub system: Option<TextPattern>,
-    /// The lines that the request before it did not have.
+    /// The lines that the previous request did not have.
     pub new: Option<Vec<TextPattern>>,
 }
 
 impl Expectations {
-    /// Returns this with everything that did not hold replaced by what was seen; equal when all of it held.
+    /// Returns these expectations with each unmet one replaced by the recorded value. They are unchanged if all are
+    /// met.
     pub(super) fn update_from(&self, seen: &RecordedRun) -> Self {
         if *self == Self::default() {
             return Self::usual(seen).update_from(seen);
@@ -119,11 +120,11 @@ impl Expectations {
         if let Some(patterns) = &self.events {
             record["events"] = json!(update_events(patterns, &seen.events));
         }
-        // Both are made of what can be expected, and so is the result.
+        // Both values have the form of expectations, so the result has it, too.
         serde_json::from_value(update(&json!(self), &record)).unwrap_or_default()
     }
 
-    /// Returns the expectations that are written for a scenario without any; their values are replaced.
+    /// Returns the expectations written for a scenario without any. Their values are placeholders.
     fn usual(seen: &RecordedRun) -> Self {
         Self {
             exit_code: Some(0),
@@ -138,10 +139,10 @@ impl Expectations {
     }
 }
 
-/// What is reported of calls and requests that were not expected.
+/// Fields that are shown of unexpected calls and requests.
 const SHOWN_FIELDS: [&str; 5] = ["name", "status", "text", "purpose", "new"];
 
-/// Returns the part of a record that is expected; a value that the record fulfils stays as it is written.
+/// Returns the expected part of a record. An expectation that the record meets stays as written.
 fn update(expected: &Value, seen: &Value) -> Value {
     match (expected, seen) {
         (Value::Object(pattern), Value::String(text)) => {
@@ -153,7 +154,7 @@ fn update(expected: &Value, seen: &Value) -> Value {
                 && !parts("lacks").any(|part| text.contains(part));
             if holds { expected.clone() } else { seen.clone() }
         }
-        // Only a file can be missing.
+        // A missing value is `false`, which only the expectation of a file can be.
         (Value::Object(fields), Value::Object(seen)) => fields
             .iter()
             .filter(|(_, expected)| !expected.is_null())

@@ -1,8 +1,8 @@
 //! Scenarios: runs with a scripted model, and expectations of them.
 //!
-//! Everything but the model is real — configuration, tools, confinement, journal — on a temporary workspace. The work is
-//! done on the spot and time is virtual: a reply that is an hour late takes no time, and two runs are the same to the
-//! byte. No key, no network, no file of the user is read.
+//! Everything except the model is real (configuration, tools, confinement, journal), on a temporary workspace. Effects
+//! run inline and time is virtual: a reply that is an hour late takes no time, and two runs are identical to the byte.
+//! A scenario needs no key and no network, and reads no files of the user.
 //!
 //! ```toml
 //! about = "A command that fails is shown to the model, which fixes the file."
@@ -14,7 +14,7 @@
 //! "test.sh" = "grep -q right answer.txt\n"
 //! "answer.txt" = "wrong\n"
 //!
-//! [[turn]]                          # what the model says, turn by turn: see `llm::scripted`
+//! [[turn]]                          # the model's replies, turn by turn: see `llm::scripted`
 //! calls = [{ name = "run_command", arguments = { command = "sh test.sh" } }]
 //!
 //! [[turn]]
@@ -23,12 +23,12 @@
 //! [[turn]]
 //! text = "Done."
 //!
-//! [[at]]                            # what happens meanwhile: steer, follow_up or signal, at an event
+//! [[at]]                            # an action at an event: steer, follow_up or signal
 //! event = "tool_call_end name=run_command"
 //! nth = 1
 //! steer = "Be quick."
 //!
-//! [expect]                          # the last section of the file; `--update` writes it again
+//! [expect]                          # the last section of the file; `--update` rewrites it
 //! exit_code = 0
 //! output = "Done."
 //! events = ["tool_call_end status=failed", "agent_end"]   # in this order; others may come between

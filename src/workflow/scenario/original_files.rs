@@ -1,4 +1,4 @@
-//! The files of a session before and after it.
+//! Files of a session, before and after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,13 +10,13 @@ use crate::journal::sha256_hex;
 use crate::machine::CallIntent;
 use crate::types::Reply;
 
-/// The files that occur in a session, with what its journal contains about them.
+/// The files that occur in a session, with the information about them in its journal.
 #[derive(Default)]
 pub(super) struct OriginalFiles {
     named: BTreeSet<String>,
-    /// The first and the last digest of each file that was replaced; none where there was no file.
+    /// The first and the last digest of each replaced file; `None` where there was no file.
     replaced: BTreeMap<String, (Option<String>, Option<String>)>,
-    /// Replacements of one text by another, oldest first.
+    /// Replacements within files, oldest first.
     edits: Vec<TextReplacement>,
 }
 
@@ -26,11 +26,11 @@ struct TextReplacement {
     new: String,
 }
 
-/// The longest file that becomes part of a scenario, in bytes.
+/// Size limit of a file that becomes part of a scenario, in bytes.
 const MAX_FILE_BYTES: usize = 256 << 10;
 
 impl OriginalFiles {
-    /// Adds the files that the calls of a reply name.
+    /// Adds the files that are named by the calls of a reply.
     pub(super) fn record_calls(&mut self, reply: &Reply) {
         for call in reply.calls() {
             let arguments: Value = serde_json::from_str(call.arguments.text()).unwrap_or_default();
@@ -57,7 +57,7 @@ impl OriginalFiles {
         }
     }
 
-    /// Returns the files before the session, and the names of those for which they are unknown.
+    /// Returns the files before the session, and the paths whose earlier content is unknown.
     pub(super) fn restore(&self, root: &Path) -> (BTreeMap<String, String>, Vec<String>) {
         let (mut files, mut unknown) = (BTreeMap::new(), Vec::new());
         for path in self.named.iter().chain(self.replaced.keys()) {
@@ -81,7 +81,7 @@ impl OriginalFiles {
         (files, unknown)
     }
 
-    /// Reverts the edits of a file, newest first, until it has this digest.
+    /// Reverts the edits of a file, newest first, until it has this digest. Returns `None` if no revision has it.
     fn undo_edits(&self, path: &str, digest: &str, now: Option<String>) -> Option<String> {
         let mut text = now?;
         let mut edits = self.edits.iter().rev().filter(|edit| edit.path == path);
@@ -94,7 +94,7 @@ impl OriginalFiles {
         }
     }
 
-    /// Returns the files that the session replaced and that have not changed since; `None` for those that it removed.
+    /// Returns the files that the session replaced and that have not changed since; `None` for removed files.
     pub(super) fn unchanged_since(&self, root: &Path) -> BTreeMap<String, Option<String>> {
         let mut files = BTreeMap::new();
         for (path, (_, after)) in &self.replaced {
@@ -107,7 +107,7 @@ impl OriginalFiles {
     }
 }
 
-/// Returns whether a path stays in the workspace as it is written.
+/// Returns whether a path, as written, stays in the workspace.
 fn is_inside(path: &str) -> bool {
     let mut parts = Path::new(path).components();
     !path.is_empty() && parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))

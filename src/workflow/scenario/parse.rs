@@ -23,22 +23,22 @@ use crate::workspace::read_input;
 /// A scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The file that it comes from.
+    /// The path of its file.
     pub path: PathBuf,
-    /// Its content.
+    /// The content of its file.
     pub content: ScenarioContent,
     /// The script of the model.
     pub(super) script: Script,
-    /// The file up to its expectations.
+    /// The text of the file before the expectations.
     text_before_expect: String,
 }
 
-/// The content of the file of a scenario.
+/// The content of a scenario's file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Scenario", description = "A file of `architect test`.")]
 pub struct ScenarioContent {
-    /// Its description.
+    /// A description.
     pub about: Option<String>,
     /// The task.
     pub prompt: String,
@@ -47,25 +47,25 @@ pub struct ScenarioContent {
     pub agent: String,
     /// The confirmation mode, as for `--mode`.
     pub mode: Option<String>,
-    /// Whether changes are only described.
+    /// Whether changes are only reported, and not made.
     #[serde(default)]
     pub dry_run: bool,
-    /// Its clock.
+    /// The clock.
     #[serde(default)]
     pub time: ScenarioClock,
-    /// The answer to every confirmation; `None` if there is no user.
+    /// The answer to every request for confirmation; without an answer, there is no user.
     pub confirm: Option<ConfirmationAnswer>,
-    /// Settings, as `--set` takes them.
+    /// Settings, in the form of `--set`.
     #[serde(default)]
     pub sets: Vec<String>,
-    /// A configuration file.
+    /// The text of a configuration file.
     pub config: Option<String>,
     /// The JSON Schema of the answer.
     pub schema: Option<Value>,
     /// The files of the workspace.
     #[serde(default)]
     pub workspace: BTreeMap<String, String>,
-    /// Whether the turns start over at the end.
+    /// Whether the turns start over after the last one.
     #[schemars(with = "Option<bool>")]
     repeat: Option<Value>,
     /// The price of the model in dollars per million tokens.
@@ -81,7 +81,7 @@ pub struct ScenarioContent {
     #[serde(default)]
     #[schemars(with = "Vec<ScriptedTurn>")]
     turn: Vec<Spanned<Value>>,
-    /// Scheduled actions.
+    /// The actions at events.
     #[serde(default, rename = "at")]
     #[schemars(with = "Vec<ScheduledActionToml>")]
     pub actions: Vec<ScheduledAction>,
@@ -101,14 +101,14 @@ pub enum ScenarioClock {
     /// A clock that advances only by waiting; effects run one after the other.
     #[default]
     Virtual,
-    /// The clock of the machine, and threads: for what a command does while something else happens.
+    /// The clock of the machine, and threads: for the effect of a command while something else happens.
     Real,
 }
 
-/// An error of loading a scenario.
+/// An error while loading a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ScenarioError {
-    /// It can't be read.
+    /// The file can't be read.
     #[error("could not read {}: {cause}", .path.display())]
     Unreadable {
         /// The file.
@@ -123,12 +123,12 @@ pub enum ScenarioError {
         path: PathBuf,
         /// The line, counted from one.
         line: usize,
-        /// What is invalid.
+        /// The description of the error.
         cause: String,
     },
 }
 
-/// Returns the JSON Schema of the files of scenarios.
+/// Returns the JSON Schema of scenario files.
 pub fn scenario_schema() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     generator.into_root_schema_for::<ScenarioContent>().to_value()
@@ -151,7 +151,7 @@ impl Scenario {
         Self::parse(path, &text)
     }
 
-    /// Parses a scenario; `path` is its name in errors.
+    /// Parses a scenario. `path` is the name of the file in errors.
     ///
     /// # Errors
     ///
@@ -183,12 +183,12 @@ impl Scenario {
 
 /// Returns expectations as TOML.
 pub(super) fn expectations_toml(expect: &Expectations) -> String {
-    // Expectations that were read or recorded can always be written.
+    // Expectations can always be serialized to TOML.
     let table = without_nulls(json!({ EXPECT: expect }));
     toml::to_string_pretty(&table).unwrap_or_default()
 }
 
-/// Returns where the expectations begin, by default the end, and where another section begins behind that.
+/// Returns the start of the expectations, by default the end of the text, and the start of a later section if any.
 fn find_expectations(text: &str) -> (usize, Option<usize>) {
     let Ok(table) = DeTable::parse(text) else { return (text.len(), None) };
     let line_start = |at: usize| text[..at].rfind('\n').map_or(0, |end| end + 1);
@@ -207,7 +207,7 @@ fn find_expectations(text: &str) -> (usize, Option<usize>) {
     (begin, behind.map(line_start))
 }
 
-/// Reads the turns by the rules of scripts.
+/// Parses the turns as a script.
 fn parse_script(whole: &ScenarioContent, text: &str) -> Result<Script, (usize, String)> {
     let mut lines = Vec::new();
     let settings = without_nulls(json!({
@@ -227,7 +227,7 @@ fn parse_script(whole: &ScenarioContent, text: &str) -> Result<Script, (usize, S
     }
     Script::from_lines("the scenario", &lines.join("\n")).map_err(|error| match error {
         PlaybackError::Malformed { line, cause, .. } => {
-            // The rest of the message is a position in a line that was generated here.
+            // The rest of the message is a position in a generated line, which the user doesn't have.
             let cause = cause.split(" at line ").next().unwrap_or_default().to_owned();
             (starts.get(line.saturating_sub(1)).copied().unwrap_or(1), cause)
         }
@@ -235,7 +235,7 @@ fn parse_script(whole: &ScenarioContent, text: &str) -> Result<Script, (usize, S
     })
 }
 
-/// Removes the fields without a value, which TOML can't express.
+/// Removes fields without a value, which TOML can't express.
 pub(super) fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {

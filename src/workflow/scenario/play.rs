@@ -28,19 +28,19 @@ use crate::runner::{DriverInput, Executor, InlineExecutor, Ports, SystemClock, T
 use crate::types::TimeSpan;
 use crate::view::{CostSource, Reporter, RunResult};
 
-/// The session of every scenario, so that names derived from it are constant.
+/// The session id of every scenario, so that names derived from it are constant.
 const SESSION_ID: &str = "01900000-0000-7000-8000-000000000000";
 
-/// Stands for the folder of a scenario in recorded texts.
+/// Placeholder for the folder of a scenario in recorded texts.
 const FOLDER_PLACEHOLDER: &str = "<folder>";
 
-/// Stands for the folder for temporary files.
+/// Placeholder for the folder for temporary files.
 const TEMP_PLACEHOLDER: &str = "<temp>";
 
-/// Stands for the private caches of package managers.
+/// Placeholder for the private caches of package managers.
 const CACHES_PLACEHOLDER: &str = "<caches>";
 
-/// The largest file that is recorded after a run, in bytes.
+/// Size limit of a file that is recorded after a run, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// The maximum number of parallel tools with the real clock.
@@ -112,7 +112,7 @@ fn create_files(scenario: &Scenario, folder: &TempDir) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the setup. Of the user's environment, it has only `PATH`.
+/// Returns the setup of the run. From the user's environment it only has `PATH`.
 fn build_setup(
     scenario: &Scenario,
     folder: &TempDir,
@@ -193,7 +193,7 @@ fn run_scenario(
     Ok((ended, reporter.last_result()))
 }
 
-/// An inline executor with inputs from outside, between two events.
+/// An inline executor that takes inputs from outside between two events.
 struct InterruptibleExecutor {
     inline: InlineExecutor,
     pending: Receiver<DriverInput>,
@@ -250,7 +250,7 @@ fn tool_calls(events: &[Value]) -> Vec<Value> {
     calls.into_iter().filter_map(|(_, call)| call).collect()
 }
 
-/// Returns the files below a folder, as text.
+/// Returns the text of the files below a folder.
 fn read_files(folder: &Path) -> io::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     for entry in WalkBuilder::new(folder).standard_filters(false).build() {
@@ -265,7 +265,7 @@ fn read_files(folder: &Path) -> io::Result<BTreeMap<String, String>> {
     Ok(found)
 }
 
-/// Replaces the paths of folders that differ from run to run by constant names.
+/// Replaces the paths of folders that differ between runs by constant names.
 fn replace_paths(record: &mut Value, folders: &[(&str, &str)]) {
     match record {
         Value::String(text) => {

@@ -1,4 +1,4 @@
-//! Records the run of a scenario, and sends its scripted inputs.
+//! Recording the run of a scenario, and sending its scripted inputs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,16 +15,16 @@ use crate::view::public_events::PublicEvent;
 
 /// The record of a run.
 pub(super) struct RecordedRun {
-    /// The values that can be expected, except for the events, with the names of the expectations.
+    /// The record, with the names of the expectations, except for the events.
     pub(super) record: Value,
     pub(super) events: Vec<Value>,
-    /// The files of the workspace before it.
+    /// The files of the workspace before the run.
     pub(super) original_files: BTreeMap<String, String>,
-    /// The files after it.
+    /// The files of the workspace after the run.
     pub(super) files: BTreeMap<String, String>,
 }
 
-/// What the recorders of a run share.
+/// The state shared by the recorders of a run.
 #[derive(Clone, Default)]
 pub(super) struct SharedRecording(Arc<Mutex<RecordingState>>);
 
@@ -32,15 +32,15 @@ pub(super) struct SharedRecording(Arc<Mutex<RecordingState>>);
 struct RecordingState {
     events: Vec<Value>,
     requests: Vec<Value>,
-    /// The first entry that no request contained yet.
+    /// The first entry that was not in any request yet.
     next_entry: u64,
     steering: Vec<UserMessage>,
     follow_ups: VecDeque<Arc<str>>,
-    /// The scheduled actions, each with the number of its events to pass over.
+    /// The scheduled actions, each with the number of matching events to skip.
     scheduled: Vec<(ScheduledAction, u32)>,
 }
 
-/// Sends a signal to the driver.
+/// Sends an input to the driver.
 pub(super) type InputSender = Box<dyn Fn(DriverInput) + Send>;
 
 impl RecordedRun {
@@ -61,14 +61,14 @@ impl SharedRecording {
         lock(&self.0)
     }
 
-    /// Returns the events and the requests.
+    /// Removes the events and the requests, and returns them.
     pub(super) fn take(&self) -> (Vec<Value>, Vec<Value>) {
         let mut inner = self.lock();
         (std::mem::take(&mut inner.events), std::mem::take(&mut inner.requests))
     }
 }
 
-/// Records the events, and sends the inputs that are scheduled for them.
+/// Records the events of a run, and sends the inputs that are scheduled at them.
 pub(super) struct EventScript {
     pub(super) recording: SharedRecording,
     pub(super) sender: InputSender,
@@ -104,7 +104,7 @@ impl ReportSink for EventScript {
     }
 }
 
-/// Returns the scripted messages.
+/// A source of the scripted messages.
 pub(super) struct ScriptedMessages(pub(super) SharedRecording);
 
 impl MessageSource for ScriptedMessages {
@@ -149,7 +149,7 @@ impl Model for RecordingModel {
     }
 }
 
-/// Returns an entry as readable lines.
+/// Returns the readable lines of an entry.
 fn entry_lines(entry: &ConversationEntry) -> Vec<String> {
     let texts = |reply: &Reply| -> Vec<String> {
         let line = |part: &ReplyPart| match part {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::run::{ScenarioOutcome, ScenarioResult};
 use crate::view::sanitize::xml_text;
 
-/// Returns a line for each scenario, the differences of those that failed, and the totals.
+/// Returns a line for each scenario, the differences of failed scenarios, and the totals.
 pub fn format_text(tested: &[ScenarioResult]) -> String {
     let mut text = String::new();
     for one in tested {
@@ -30,26 +30,26 @@ pub fn format_text(tested: &[ScenarioResult]) -> String {
 pub struct TestDocument<'a> {
     /// The version of the document.
     schema: u32,
-    /// Scenarios that were as expected.
+    /// The number of passed scenarios.
     passed: usize,
-    /// Scenarios that were not.
+    /// The number of failed scenarios.
     failed: usize,
-    /// All of them.
+    /// All scenarios.
     scenarios: Vec<ScenarioDocument<'a>>,
 }
 
-/// A scenario that was played.
+/// A played scenario.
 #[derive(Serialize, JsonSchema)]
 struct ScenarioDocument<'a> {
-    /// Its file.
+    /// The path of its file.
     path: &'a Path,
-    /// What it shows.
+    /// Its description.
     about: Option<&'a str>,
-    /// Whether it was as expected.
+    /// Whether all expectations were met.
     passed: bool,
-    /// How long it took.
+    /// The duration in milliseconds.
     duration_ms: u64,
-    /// What was not as expected, or why it could not be played.
+    /// The difference to the expectations, or the reason why the scenario could not be played.
     difference: Option<&'a str>,
 }
 
@@ -76,7 +76,7 @@ pub fn to_json(tested: &[ScenarioResult]) -> Value {
     })
 }
 
-/// Returns the results as `JUnit` XML, which build servers read.
+/// Returns the results as `JUnit` XML for build servers.
 pub fn to_junit(tested: &[ScenarioResult]) -> String {
     let count =
         |of: fn(&ScenarioOutcome) -> bool| tested.iter().filter(|one| of(&one.outcome)).count();

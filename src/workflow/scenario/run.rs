@@ -1,4 +1,4 @@
-//! Runs scenarios, and compares their records with the expectations.
+//! Running scenarios, and comparing their records with the expectations.
 
 use std::error::Error;
 use std::io;
@@ -18,39 +18,39 @@ use crate::app::ProcessEnv;
 /// The outcome of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScenarioOutcome {
-    /// Everything was as expected.
+    /// All expectations were met.
     Passed,
-    /// Something was not as expected.
+    /// Some expectations were not met.
     Differs {
-        /// The difference, line by line: what was expected (`-`), and what was seen (`+`).
+        /// The difference, line by line: expected (`-`) and recorded (`+`) values.
         difference: String,
-        /// The expectations as they would hold.
+        /// The expectations with the recorded values.
         seen: Box<Expectations>,
     },
-    /// It could not be run.
+    /// The scenario could not be run, for this reason.
     Failed(String),
 }
 
 /// The result of a scenario.
 #[derive(Clone, Debug)]
 pub struct ScenarioResult {
-    /// Its file.
+    /// The path of its file.
     pub path: PathBuf,
-    /// Its description.
+    /// The description.
     pub about: Option<String>,
-    /// Its outcome.
+    /// The outcome.
     pub outcome: ScenarioOutcome,
-    /// Its duration by the system's clock.
+    /// The duration by the system's clock.
     pub took: Duration,
 }
 
 impl ScenarioResult {
-    /// Returns whether everything was as expected.
+    /// Returns whether all expectations were met.
     pub fn has_passed(&self) -> bool {
         self.outcome == ScenarioOutcome::Passed
     }
 
-    /// Returns what was not as expected.
+    /// Returns the difference to the expectations, or the reason why the scenario could not be run.
     pub(super) fn failure_text(&self) -> Option<&str> {
         match &self.outcome {
             ScenarioOutcome::Passed => None,
@@ -60,10 +60,10 @@ impl ScenarioResult {
     }
 }
 
-/// The extension of a scenario's file name.
+/// The extension of scenario files.
 const FILE_EXTENSION: &str = "toml";
 
-/// Returns the scenarios at these paths: files, and all scenarios below folders, in order.
+/// Returns the scenarios at these paths, in order: files, and all scenario files below folders.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ fn failed_path(error: &ignore::Error) -> Option<&Path> {
     }
 }
 
-/// Returns the error of the system, without the text around it, which names the path again.
+/// Returns the system's error without the text around it, which repeats the path.
 fn system_error(error: &ignore::Error) -> Option<&io::Error> {
     let mut cause: &(dyn Error + 'static) = error.io_error()?;
     loop {
@@ -109,7 +109,7 @@ fn system_error(error: &ignore::Error) -> Option<&io::Error> {
         if let Some(found) = io.filter(|io| io.raw_os_error().is_some()) {
             return Some(found);
         }
-        // The source of an `io::Error` is that of the error in it.
+        // The source of an `io::Error` is the source of its inner error, so the inner error itself is taken.
         cause = match io.and_then(io::Error::get_ref) {
             Some(inner) => inner,
             None => cause.source()?,
@@ -120,7 +120,7 @@ fn system_error(error: &ignore::Error) -> Option<&io::Error> {
 /// Runs scenarios in parallel, and returns their results in order.
 pub fn run_all(scenarios: &[Scenario], world: &ProcessEnv) -> Vec<ScenarioResult> {
     let all = || scenarios.par_iter().map(|scenario| run_one(scenario, world)).collect();
-    // A pool of its own: the global one belongs to the program that uses this library.
+    // A separate pool, since the global one belongs to the program that uses this library.
     match ThreadPoolBuilder::new().thread_name(|index| format!("scenario-{index}")).build() {
         Ok(pool) => pool.install(all),
         Err(_) => scenarios.iter().map(|scenario| run_one(scenario, world)).collect(),

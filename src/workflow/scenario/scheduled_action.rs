@@ -1,4 +1,4 @@
-//! What the user or the system does during the run of a scenario.
+//! Scheduled actions of the user or the system during the run of a scenario.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -6,13 +6,13 @@ use serde::Deserialize;
 use super::event_pattern::EventPattern;
 use crate::types::Signal;
 
-/// An action during the run, at an event.
+/// An action at an event of the run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "ScheduledActionToml")]
 pub struct ScheduledAction {
-    /// The event.
+    /// The pattern of the event.
     pub event: EventPattern,
-    /// The number of that event, counted from one.
+    /// The number of the matching event, counted from one.
     pub nth: u32,
     /// The action.
     pub action: ScenarioAction,
@@ -29,13 +29,13 @@ pub enum ScenarioAction {
     Signal(Signal),
 }
 
-/// An action during the run, at an event: one of `steer`, `follow_up` and `signal`.
+/// An action at an event of the run: one of `steer`, `follow_up` and `signal`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ScheduledActionToml {
-    /// The event: its name, and fields as `tool_call_end name=grep`.
+    /// The event: its name and, where needed, fields, such as `tool_call_end name=grep`.
     event: EventPattern,
-    /// The number of that event, counted from one.
+    /// The number of the matching event, counted from one.
     #[schemars(range(min = 1))]
     nth: Option<u32>,
     /// A message for the next model call.

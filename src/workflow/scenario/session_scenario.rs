@@ -1,4 +1,4 @@
-//! A stored session as a scenario: its replies, its tool results and its files.
+//! Conversion of a stored session to a scenario: its replies, tool results and files.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -19,37 +19,37 @@ use crate::types::{
     RetryAdvice, Signal, ToolCall, ToolResult,
 };
 
-/// The parts of a scenario that the records of a session contain.
+/// The parts of a scenario that are extracted from the records of a session.
 #[derive(Default)]
 struct SessionExtract {
     turns: Vec<Value>,
     actions: Vec<Value>,
     /// The tool calls in call order, with their results.
     calls: Vec<(ToolCall, Option<ToolResult>)>,
-    /// The calls whose authorization began. The others are those of a reply at which the run ended.
+    /// The calls whose authorization began. Other calls belong to a reply at which the run ended.
     authorized: HashSet<CallId>,
     replies: u32,
-    /// Model calls, including those that failed.
+    /// The number of model calls, including failed ones.
     attempts: u32,
     /// The state before the next record.
     last_state: Option<StateKind>,
     files: OriginalFiles,
 }
 
-/// The reply in the scenario of a session that has none.
+/// The scripted reply for a session without replies.
 const NO_REPLY: &str = "(The session has no reply.)";
 
 /// The prefixes of settings that depend on the machine.
 const LOCAL_SETTINGS: [&str; 5] = ["llm.", "workspace.root", "sessions.", "logging.", "mcp."];
 
-/// Returns a scenario that repeats a session, as text.
+/// Returns the text of a scenario that repeats a session.
 ///
-/// The original files follow from the digests in the journal and the files as they are now; a comment names
-/// those for which that is not possible.
+/// The original files follow from the digests in the journal and the present files. Where that is not possible, a
+/// comment in the scenario names the file.
 ///
 /// # Errors
 ///
-/// Fails if there is no such session, or it can't be read.
+/// Fails if the session does not exist, or can't be read.
 pub fn scenario_from_session(
     store: &SessionStore,
     session: SessionId,
@@ -68,7 +68,7 @@ pub fn scenario_from_session(
         }
     })?;
     if extract.turns.is_empty() {
-        // A script has a turn, also for a run that was interrupted before its first reply.
+        // A script needs a turn, even if the run was interrupted before its first reply.
         extract.turns.push(json!({ "text": NO_REPLY }));
     }
     let root = files_root(&past.header.setup.workspace);
@@ -91,7 +91,7 @@ pub fn scenario_from_session(
         "about": format!("Session {session}."),
         "prompt": prompt,
         "agent": past.header.setup.agent,
-        // Those of an imported session could run commands of their own.
+        // The settings of an imported session could run commands.
         "sets": if is_imported { Vec::new() } else { portable_settings(&past.header.setup.options) },
         "window": rules.context.window,
         "schema": past.header.setup.schema,
@@ -116,14 +116,14 @@ pub fn scenario_from_session(
     Ok(format!("{unknown}{head}\n{}", expectations_toml(&expect)))
 }
 
-/// Returns the folder with the files of a session: if it is a worktree that was removed since, as after a merge, the
-/// workspace that it was made from.
+/// Returns the folder with the files of a session. If it was a worktree that is removed, as after a merge, that is the
+/// workspace from which the worktree was made.
 fn files_root(workspace: &WorkspaceIdentity) -> &Path {
     let origin = workspace.origin.as_ref().filter(|_| !workspace.root.is_dir());
     origin.unwrap_or(&workspace.root)
 }
 
-/// Returns the session of the sub-agent that a record dispatches.
+/// Returns the session of a sub-agent, if the record dispatches one.
 fn subagent_session(stored: &StoredRecord) -> Option<SessionId> {
     let StoredContent::Event(Event::Authorized { authorization, .. }) = &stored.content else {
         return None;
@@ -164,7 +164,8 @@ fn expectations_from(
     }
 }
 
-/// Returns the text of a result as a scenario has it, in which sub-agents work in the workspace itself.
+/// Returns the text of a result for a scenario. There, sub-agents work in the workspace itself, so the note on applied
+/// changes is removed.
 fn scenario_text(call: &ToolCall, result: &ToolResult) -> String {
     let answer = result.text.split_once(APPLIED_NOTE).filter(|_| *call.name == *DISPATCH_TOOL);
     answer.map_or(&*result.text, |(answer, _)| answer).to_owned()
@@ -254,19 +255,19 @@ impl SessionExtract {
     }
 }
 
-/// Returns a reply as a turn of a script.
+/// Converts a reply to a turn of a script.
 fn turn_of(reply: &Reply) -> Value {
     let texts = reply.parts.iter().filter_map(|part| match part {
         ReplyPart::Text(text) => Some(&**text),
         ReplyPart::Call(_) | ReplyPart::Opaque(_) => None,
     });
     let text: String = texts.collect();
-    // The arguments stay to the byte as the model wrote them.
+    // The arguments stay exactly as the model wrote them.
     let call =
         |call: &ToolCall| json!({ "id": call.id, "name": call.name, "raw": call.arguments.text() });
     let calls: Vec<Value> = reply.calls().map(call).collect();
     let finish = match &reply.finish {
-        // An empty reply has to say at least how it ended.
+        // An empty turn needs at least its finish reason.
         ReplyFinish::Stop | ReplyFinish::ToolCalls => {
             (text.is_empty() && calls.is_empty()).then_some("stop")
         }

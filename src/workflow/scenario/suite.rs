@@ -1,4 +1,4 @@
-//! Stored sessions as a suite of scenarios: the fewest that take every transition that the sessions took.
+//! Conversion of stored sessions to a suite: the fewest scenarios that take all transitions of the sessions.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::journal::index::{SessionRow, SessionStatus};
 use crate::journal::{JournalError, SessionId, SessionIndex, SessionStore, StoredContent};
 use crate::machine::{EventKind, StateKind};
 
-/// A transition of the chart that a session took.
+/// A transition of the chart, taken by a session.
 type TakenTransition = (StateKind, EventKind, StateKind);
 
 /// A suite of scenarios, and the sessions that it was made of. Its JSON is the document of `architect test --from-all`.
@@ -20,43 +20,43 @@ type TakenTransition = (StateKind, EventKind, StateKind);
     description = "The document of `architect test --from-all --json`."
 )]
 pub struct ScenarioSuite {
-    /// Sessions that were considered.
+    /// Number of considered sessions.
     pub sessions: usize,
-    /// Different paths through the statechart that they took.
+    /// Number of different paths of the sessions through the statechart.
     pub paths: usize,
-    /// Different transitions on these paths.
+    /// Number of different transitions on these paths.
     pub transitions: usize,
-    /// Sessions that were left out since they were resumed.
+    /// Number of sessions left out because they were resumed.
     pub resumed: usize,
-    /// Sessions that were left out since they have not ended.
+    /// Number of sessions left out because they have not ended.
     pub unfinished: usize,
-    /// Sessions that were left out since they are damaged or unreadable.
+    /// Number of sessions left out because they are damaged or unreadable.
     pub unreadable: usize,
-    /// The scenarios that were written.
+    /// The written scenarios.
     pub scenarios: Vec<WrittenScenario>,
 }
 
-/// A scenario that was made of a session.
+/// A scenario written for a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WrittenScenario {
-    /// The file in the folder of `--out`.
+    /// The name of the file in the folder of `--out`.
     pub file: String,
-    /// The session.
+    /// The id of the session.
     pub session_id: SessionId,
-    /// The first line of its task.
+    /// The first line of the task.
     pub prompt: String,
-    /// Different transitions that it took.
+    /// Number of different transitions that the scenario takes.
     pub transitions: usize,
-    /// Those that no scenario before it takes.
+    /// Number of transitions that no earlier scenario takes.
     pub added: usize,
 }
 
-/// Why a session can't become a scenario, which repeats a single run to its end.
+/// The reason why a session can't become a scenario, which repeats a single complete run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoScenarioReason {
-    /// It was resumed, or is a fork that was.
+    /// The session was resumed, or is a fork of a resumed session.
     Resumed,
-    /// It has not ended.
+    /// The session has not ended.
     Unfinished,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for NoScenarioReason {
     }
 }
 
-/// Returns why a session can't become a scenario; `None` if it can.
+/// Returns the reason why a session can't become a scenario; `None` if it can.
 ///
 /// # Errors
 ///
@@ -90,24 +90,24 @@ pub fn no_scenario_reason(
     })
 }
 
-/// A session that may be chosen.
+/// A session that may be chosen for the suite.
 struct SuiteCandidate {
     session: SessionId,
     prompt: String,
-    /// The length of its path.
+    /// The length of its path through the chart.
     steps: usize,
     taken: HashSet<TakenTransition>,
 }
 
-/// Chooses sessions for a suite: those whose id begins with a text, or whose task, agent, model, status or stop reason
-/// contains it. Sessions of sub-agents and evaluations are parts of others.
+/// Chooses sessions for a suite, among those whose id begins with `text`, or whose task, agent, model, status or stop
+/// reason contains it. Sessions of sub-agents and evaluations are parts of other sessions, and are skipped.
 ///
 /// # Errors
 ///
 /// Fails if the store can't be listed, or its index fails.
 pub fn choose_sessions(store: &SessionStore, text: &str) -> Result<ScenarioSuite, JournalError> {
     let mut suite = ScenarioSuite::default();
-    // The shortest session of each path.
+    // The newest session of each path.
     let mut by_path: HashMap<Vec<TakenTransition>, SuiteCandidate> = HashMap::new();
     let rows = SessionIndex::open(store)?.list()?;
     for row in rows.iter().filter(|row| is_asked(row, text)) {
@@ -167,12 +167,12 @@ fn add_candidate(
         steps: path.len(),
         taken: path.iter().copied().collect(),
     };
-    // Rows are newest first: the newest session of a path stays.
+    // Rows are sorted from new to old, so the first session of a path is its newest.
     by_path.entry(path).or_insert(candidate);
 }
 
-/// Chooses greedily: each time the candidate that adds the most transitions, and of equal ones the shortest. A chosen one
-/// whose transitions the others take is dropped again.
+/// Chooses greedily: each time the candidate that adds the most transitions and, among equal ones, the shortest. A
+/// chosen candidate is dropped again if the others take all its transitions.
 fn choose(mut candidates: Vec<SuiteCandidate>, suite: &mut ScenarioSuite) {
     let (mut covered, mut chosen) = (HashSet::new(), Vec::<SuiteCandidate>::new());
     loop {
@@ -217,7 +217,7 @@ mod tests {
     const STATES: [StateKind; 4] =
         [StateKind::Preparing, StateKind::CallingSending, StateKind::Executing, StateKind::Done];
 
-    /// A session that takes the transitions from these states to the first one.
+    /// Returns a session that takes the transitions from these states to the first one.
     fn candidate(taken: &[usize], steps: usize) -> SuiteCandidate {
         let taken = taken.iter().map(|at| (STATES[*at], EventKind::Tick, STATES[0])).collect();
         SuiteCandidate { session: SessionId::generate(), prompt: String::new(), steps, taken }

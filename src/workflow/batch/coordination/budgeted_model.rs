@@ -14,27 +14,27 @@ use crate::types::{Fault, FaultKind, MicroUsd, OutputLimits, Price, Reply, TimeS
 
 /// A model whose calls are reserved in the budget of a batch before they are sent, and settled after.
 ///
-/// A call that the budget doesn't cover fails with [`FaultKind::Budget`], which ends the run. If
-/// only the calls of others are in the way, it waits for them.
+/// A call that the budget doesn't cover fails with [`FaultKind::Budget`], which ends the run. If the missing part is
+/// only reserved by other calls, the call waits for them.
 pub struct BudgetedModel {
     model: Box<dyn Model>,
     payer: CellPayer,
 }
 
-/// What bounds the cost of a call.
+/// Price and limits from which the worst-case cost of a call is computed.
 #[derive(Clone, Debug)]
 pub struct CallLimits {
-    /// The provider, whose request to slow down holds for all workers.
+    /// The provider. A pause that it requests applies to all workers.
     pub provider: Arc<str>,
-    /// The price of the model. Without one, only tokens are counted.
+    /// The price of the model. Without a price, only tokens are counted.
     pub price: Option<Price>,
-    /// The price of summaries, if another model writes them.
+    /// The price of the model that writes summaries, if it is another one.
     pub summary_price: Option<Price>,
-    /// The limits of a reply, by the rules of the run.
+    /// The limits of a reply's length, from the rules of the run.
     pub output: OutputLimits,
 }
 
-/// Pays the calls of a cell from the budget of its batch. Clones belong to the same cell.
+/// Pays the calls of a cell from the budget of its batch. Clones pay for the same cell.
 #[derive(Clone)]
 pub struct CellPayer {
     coordinator: Arc<Coordinator>,
@@ -43,33 +43,33 @@ pub struct CellPayer {
     is_over_budget: Arc<AtomicBool>,
 }
 
-/// A request that is reserved, sent and settled.
+/// A model call that reserves its worst case, is sent, and is settled.
 struct BudgetedCall {
     call: Box<dyn ModelCall>,
     payer: CellPayer,
     input: Tokens,
     output: Tokens,
-    /// Whether the budget has changed the output limit of the request.
+    /// Whether the output limit of the request was lowered to fit the budget.
     is_altered: bool,
 }
 
-/// How often a call looks whether others have left something for it.
+/// The interval at which a waiting call tries to reserve again.
 const RESERVE_INTERVAL: TimeSpan = TimeSpan::from_millis(200);
 
-/// How long the keeper of the leases may take to interrupt a run whose lease is over.
+/// The time within which a run whose lease was lost gets interrupted.
 const LOSS_NOTICE_TIME: TimeSpan = TimeSpan::from_secs(10);
 
-/// The pause after a rate limit whose length the provider doesn't name.
+/// The pause after a rate limit if the provider names no duration.
 const DEFAULT_PAUSE: TimeSpan = TimeSpan::from_secs(2);
 
-/// The longest pause that one reply of a provider causes.
+/// The longest pause after one rate limit.
 const MAX_PAUSE: TimeSpan = TimeSpan::from_secs(60);
 
-/// After a pause, the workers go on over this time, or over a quarter of the pause if that is longer; not all at once.
+/// The time over which workers resume after a pause, so that not all resume at once; a quarter of the pause, if longer.
 const JITTER: TimeSpan = TimeSpan::from_millis(500);
 
 impl BudgetedModel {
-    /// Returns a model whose calls this payer pays.
+    /// Returns a model whose calls are paid by `payer`.
     pub fn new(model: Box<dyn Model>, payer: CellPayer) -> Self {
         Self { model, payer }
     }
@@ -106,12 +106,12 @@ impl Model for BudgetedModel {
     }
 }
 
-/// What is left of the limits of a batch.
+/// The remaining limits of a batch.
 #[derive(Clone, Copy)]
 struct RemainingLimits {
-    /// Without what is spent.
+    /// The limits less the spent charges.
     unspent: ChargeLimits,
-    /// Without what is spent or reserved.
+    /// The limits less the spent and the reserved charges.
     free: ChargeLimits,
 }
 
@@ -131,7 +131,7 @@ impl ModelCall for BudgetedCall {
                 tokens: reply.usage.total(),
             },
             Err(fault) if fault.billed || scope.cancel.is_cancelled() => {
-                // How much of a reply was written that would have arrived whole is not known.
+                // It is unknown how much of a reply was written if replies arrive only as a whole.
                 let whole = payer.limits.output.is_whole.then_some(output);
                 payer.worst_case(input, whole.unwrap_or(fault.received.min(output)))
             }
@@ -158,12 +158,12 @@ impl ModelCall for BudgetedCall {
 }
 
 impl CellPayer {
-    /// Returns what pays from the batch of this lease.
+    /// Returns a payer for the cell of this lease.
     pub fn new(coordinator: Arc<Coordinator>, lease: Lease, limits: CallLimits) -> Self {
         Self { coordinator, lease, limits, is_over_budget: Arc::default() }
     }
 
-    /// Returns what pays the calls of another model from the same budget.
+    /// Returns a payer for the calls of another model, with the same budget.
     #[must_use]
     pub fn with_prices(mut self, price: Option<Price>, summary_price: Option<Price>) -> Self {
         (self.limits.price, self.limits.summary_price) = (price, summary_price);
@@ -182,7 +182,8 @@ impl CellPayer {
 
     /// Returns the output limit of a call, or `None` if the budget doesn't cover a minimal reply.
     ///
-    /// That is what is free, or half of what is unspent if that is more: then the call waits for others.
+    /// The limit uses the free part of the budget, or half of the unspent part if that is more. In the latter case the
+    /// call has to wait for others.
     fn output_limit(&self, wanted: Tokens, input: Tokens, left: RemainingLimits) -> Option<Tokens> {
         let covered = |limits: ChargeLimits| {
             let by_money = match limits.money.zip(self.limits.price) {
@@ -208,25 +209,25 @@ impl CellPayer {
         Charge { money: money.unwrap_or_default(), tokens: input + output }
     }
 
-    /// Waits until the provider may be asked again, if it has asked a worker to slow down.
+    /// Waits until a pause requested by the provider is over.
     fn wait_for_provider(&self, scope: &EffectContext) -> Result<(), Fault> {
         loop {
             let pause = self.coordinator.pause_of(&self.limits.provider);
             if pause == TimeSpan::ZERO {
                 return Ok(());
             }
-            // Leases have different numbers, so that the waits spread.
+            // The number of the lease spreads the waits.
             let part = self.lease.token.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
             let spread = JITTER.max(pause.fraction(1, 4));
             let wait = TimeSpan(pause.0 + spread.fraction(part, 1 << 10).0);
-            // Meanwhile, another worker may have been asked again.
+            // The provider may have asked another worker to slow down meanwhile, so the loop checks again.
             if scope.sleep(wait) {
                 return Err(cancelled());
             }
         }
     }
 
-    /// Reserves a charge; waits while only calls of others are in the way.
+    /// Reserves a charge. Waits while the missing part is only reserved by other calls.
     fn reserve(&self, charge: Charge, scope: &EffectContext) -> Result<ReservationId, Fault> {
         loop {
             match self.coordinator.reserve(&self.lease, charge) {
@@ -237,7 +238,7 @@ impl CellPayer {
                         return Err(cancelled());
                     }
                 }
-                // The run is interrupted as soon as the loss is noticed.
+                // The keeper of the leases interrupts the run once it notices the loss.
                 Err(ReserveError::Failed(CoordinationError::LeaseLost(_)))
                     if scope.sleep(LOSS_NOTICE_TIME) =>
                 {

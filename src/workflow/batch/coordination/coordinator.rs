@@ -15,59 +15,59 @@ use crate::journal::{SessionId, WallTime};
 use crate::port::{Clock, lock};
 use crate::types::{Durability, TimeSpan};
 
-/// What a process shares with the other processes of its batch. All threads of a process use one.
+/// The coordination of this process with the other processes of its batch, shared by all threads of the process.
 pub struct Coordinator {
     settings: CoordinationSettings,
     has_locks: bool,
     log: Mutex<SharedLog>,
 }
 
-/// How a process takes part.
+/// The settings of a process that takes part in a batch.
 #[derive(Clone)]
 pub struct CoordinationSettings {
-    /// The limits of the batch. Those of the command that was started last are in force.
+    /// The limits of the batch. Those of the most recently started command are in force.
     pub limits: ChargeLimits,
-    /// The time after which a lease ends unless it is renewed. It is renewed three times as often.
+    /// The time after which a lease ends unless it is renewed. Leases are renewed three times in this time.
     pub lease_time: TimeSpan,
-    /// Whether the log survives the end of the machine.
+    /// Whether the log survives a crash of the machine.
     pub durability: Durability,
-    /// The time of day. The clocks of machines may differ by less than half of the time of a lease.
+    /// The time of day. The clocks of the machines may differ by less than half of the lease time.
     pub clock: Arc<dyn Clock>,
-    /// The sessions of the cells.
+    /// Access to the sessions of the cells.
     pub sessions: Arc<dyn SessionProbe>,
 }
 
-/// What the coordination has to know of a session whose lease has ended.
+/// Information about sessions whose lease has ended.
 pub trait SessionProbe: Send + Sync {
     /// Returns whether a living process has the session open. Its lease is not taken over then.
     fn is_running(&self, session: SessionId) -> bool;
 
-    /// Returns what the last model call of the session cost by its journal, or `None` if that is unknown, for example
-    /// because the call was under way. What was reserved for it counts as spent then.
+    /// Returns the cost of the session's last model call, from its journal; `None` if it is unknown, for example
+    /// because the call was under way. An unknown call counts with its full reservation.
     fn last_charge(&self, session: SessionId) -> Option<Charge>;
 }
 
-/// The answer to a worker that asks for a cell.
+/// The answer to a worker's claim of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CellClaim {
     /// Start this cell, in a new session with the id of the lease.
     Start(Lease),
     /// Resume the session of this cell. If it was never created, create it with the id of the lease.
     Resume(Lease),
-    /// The remaining cells have owners. Ask again after this time, since one of them may be gone.
+    /// The remaining cells have owners. Claim again after this time, since an owner may be gone by then.
     Wait(TimeSpan),
-    /// The limits of the batch ended a cell. No other cell is started until they are changed.
+    /// The limits of the batch ended a cell. No other cell is started until the limits are changed.
     BudgetReached,
     /// All cells are finished.
     NothingLeft,
 }
 
-/// What is done and used.
+/// The progress and the usage of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Cells of this process without an owner.
     pub open: usize,
-    /// Cells of this process under a lease, by whichever process.
+    /// Cells of this process under a lease of any process.
     pub running: usize,
     /// Cells of this process that succeeded.
     pub succeeded: usize,
@@ -75,15 +75,15 @@ pub struct Progress {
     pub partial: usize,
     /// Cells of this process that failed.
     pub failed: usize,
-    /// Cells of this process that the limits of the batch ended.
+    /// Cells of this process that were ended by the limits of the batch.
     pub over_budget: usize,
-    /// What all processes have spent.
+    /// Usage of all processes.
     pub spent: Charge,
-    /// What all processes have reserved for calls under way.
+    /// Reservations of all processes for calls under way.
     pub reserved: Charge,
 }
 
-/// The part of the time of a lease after which a waiting worker looks again.
+/// Number of times that a waiting worker looks for a cell within one lease time.
 const LOOKS_PER_LEASE: u64 = 4;
 
 /// The shortest wait of a worker without a cell.
@@ -91,11 +91,11 @@ const MIN_WAIT: TimeSpan = TimeSpan::from_millis(10);
 
 impl Coordinator {
     /// Creates or continues the log of a batch, for these cells in this order. Other processes may have other cells of
-    /// the same batch, or the same ones.
+    /// the same batch, or the same cells.
     ///
     /// # Errors
     ///
-    /// Fails if the log can't be used, and if there are limits to share and file locks don't hold there.
+    /// Fails if the log can't be used, and if a limit is set but file locks don't work in the folder.
     pub fn open(dir: &Path, cells: &[CellId], settings: CoordinationSettings) -> Result<Self> {
         let log = SharedLog::open(dir, cells)?;
         let limits = settings.limits;
@@ -108,7 +108,8 @@ impl Coordinator {
         Ok(coordinator)
     }
 
-    /// Returns whether file locks hold in the folder, on all machines. Otherwise, no other machine may work on it.
+    /// Returns whether file locks work in the folder across all machines. If not, only one machine may work on the
+    /// batch.
     pub fn has_locks(&self) -> bool {
         self.has_locks
     }
@@ -144,7 +145,7 @@ impl Coordinator {
                 continue;
             }
             let owed = has_reservation.then(|| self.settings.sessions.last_charge(gone)).flatten();
-            // If this is refused, another worker was faster.
+            // A refusal means that another worker was faster.
             if let Ok(records) =
                 self.request(CoordinationRequest::TakeOver { token, worker, span, owed })?
             {
@@ -153,11 +154,11 @@ impl Coordinator {
         }
     }
 
-    /// Extends a lease, also one that has ended if no other worker has taken its cell.
+    /// Extends a lease. A lease that has ended is extended, too, unless another worker has taken its cell.
     ///
     /// # Errors
     ///
-    /// Fails with [`CoordinationError::LeaseLost`] if another worker has. The run has to stop then.
+    /// Fails with [`CoordinationError::LeaseLost`] if another worker has taken the cell. The run has to stop then.
     pub fn renew(&self, lease: &Lease) -> Result<()> {
         match self.renew_all(&[lease.token])?.is_empty() {
             true => Ok(()),
@@ -165,13 +166,13 @@ impl Coordinator {
         }
     }
 
-    /// Extends leases in one step, as [`renew`](Self::renew) does. Returns those that are over.
+    /// Extends leases in one step, as [`renew`](Self::renew) does. Returns those that are lost.
     ///
     /// # Errors
     ///
     /// Fails if the log can't be used.
     pub fn renew_all(&self, leases: &[LeaseToken]) -> Result<Vec<LeaseToken>> {
-        // Those that are over are seen in the state.
+        // The state shows the lost leases, so the answer is not needed.
         let _ =
             self.request(CoordinationRequest::Renew(leases.to_vec(), self.settings.lease_time))?;
         let log = lock(&self.log);
@@ -188,7 +189,7 @@ impl Coordinator {
         self.with_lease(lease, CoordinationRequest::Release(lease.token))
     }
 
-    /// Stores how a cell ended. Its result has to be stored before, since a finished cell does not run again.
+    /// Stores the outcome of a cell. Store the result before, since a finished cell does not run again.
     ///
     /// # Errors
     ///
@@ -206,16 +207,16 @@ impl Coordinator {
         self.request(CoordinationRequest::Reopen(cell.clone(), how)).map(|_| ())
     }
 
-    /// Returns how a cell ended, and its session, as far as this process knows.
+    /// Returns the outcome of a finished cell and its session, as far as this process knows.
     pub fn outcome(&self, cell: &CellId) -> Option<(CellOutcome, SessionId)> {
         lock(&self.log).state.outcome(cell)
     }
 
-    /// Reserves the worst case of a model call. It is durable when this returns.
+    /// Reserves the worst case of a model call. With full durability, the reservation is on the disk when this returns.
     ///
     /// # Errors
     ///
-    /// Fails if the limits don't cover it, now or at all, and if the lease has ended.
+    /// Fails if the limits don't cover the charge, now or ever, and if the lease has ended.
     pub fn reserve(&self, lease: &Lease, charge: Charge) -> Result<ReservationId, ReserveError> {
         match self.request_under(lease, CoordinationRequest::Reserve(lease.token, charge))? {
             Ok(records) => match records.first() {
@@ -228,7 +229,7 @@ impl Coordinator {
         }
     }
 
-    /// Replaces a reservation by what the call cost. Does nothing if it is settled already.
+    /// Replaces a reservation by the actual cost of its call. Does nothing if it is settled already.
     ///
     /// # Errors
     ///
@@ -237,7 +238,7 @@ impl Coordinator {
         self.request(CoordinationRequest::Settle(reservation, charge)).map(|_| ())
     }
 
-    /// Lets all workers send nothing to a provider for a time.
+    /// Makes all workers pause their calls to a provider for a time.
     ///
     /// # Errors
     ///
@@ -246,20 +247,20 @@ impl Coordinator {
         self.request(CoordinationRequest::Pause(provider.into(), span)).map(|_| ())
     }
 
-    /// Returns how long nothing may be sent to a provider, as far as this process knows.
+    /// Returns the remaining pause of a provider, as far as this process knows.
     pub fn pause_of(&self, provider: &str) -> TimeSpan {
         let until = lock(&self.log).state.pause(provider);
         until.map_or(TimeSpan::ZERO, |until| until.since(self.now()))
     }
 
-    /// Returns the limits, what is spent and what is reserved, as far as this process knows.
+    /// Returns the limits, the spent charge and the reserved charge, as far as this process knows.
     pub fn budget(&self) -> (ChargeLimits, Charge, Charge) {
         let state = &lock(&self.log).state;
         let (spent, reserved) = state.usage();
         (state.limits(), spent, reserved)
     }
 
-    /// Returns what is done and used now, without waiting for other processes.
+    /// Returns the present progress and usage, without waiting for other processes.
     ///
     /// # Errors
     ///
@@ -285,8 +286,8 @@ impl Coordinator {
         self.request_under(lease, request)?.map(|_| ()).map_err(lost)
     }
 
-    /// Decides a request under a lease. The lease is renewed if it has ended while this machine was slow, and no one has
-    /// taken the cell.
+    /// Decides a request under a lease. If the lease has ended because this machine was slow, and no other worker has
+    /// taken the cell, the lease is renewed first.
     fn request_under(
         &self,
         lease: &Lease,
@@ -300,7 +301,7 @@ impl Coordinator {
         }
     }
 
-    /// Returns the claim of these records. A session other than the proposed one was there before.
+    /// Returns the claim recorded in `records`. The session is new if it is the proposed one.
     fn claimed(&self, records: &[CoordinationRecord], proposed: SessionId) -> CellClaim {
         let token = records.iter().find_map(|record| match record {
             CoordinationRecord::Claimed { token, .. } => Some(*token),
@@ -310,7 +311,7 @@ impl Coordinator {
         match token.and_then(|token: LeaseToken| log.state.lease(token)) {
             Some(lease) if lease.session == proposed => CellClaim::Start(lease),
             Some(lease) => CellClaim::Resume(lease),
-            // Another process has taken it over already.
+            // Another process has taken over this lease already.
             None => CellClaim::Wait(MIN_WAIT),
         }
     }
@@ -318,7 +319,7 @@ impl Coordinator {
     fn wait(&self, first_end: SharedTime) -> CellClaim {
         let most = self.settings.lease_time.fraction(1, LOOKS_PER_LEASE);
         let left = first_end.since(self.now());
-        // A lease that has ended and can't be taken over: its owner is slow, or suspended.
+        // A lease that has ended, but can't be taken over: its owner is slow, or suspended.
         let wait = if left == TimeSpan::ZERO { most } else { left.min(most) };
         CellClaim::Wait(wait.max(MIN_WAIT))
     }

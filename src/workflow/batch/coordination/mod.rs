@@ -1,4 +1,4 @@
-//! What the processes of a batch share: who runs which cell, and how much money and tokens are left.
+//! Coordination of the processes of a batch: the owners of cells, and the shared budget of money and tokens.
 //!
 //! ```text
 //!  workers ──▶ Coordinator ──▶ decide(state, request) ──▶ records ──▶ DIR/coordination.jsonl
@@ -6,11 +6,11 @@
 //!                                        └────── apply(state, record) ◀──────┘
 //! ```
 //!
-//! One append-only log in the folder of the batch, one file lock around read, decide, append and sync. [`protocol`] is
-//! pure: no clock, no I/O; a test explores it. A worker holds a lease on a cell while it runs it, with a token that grows
-//! with every lease; requests with an old token or after the end of the lease are refused. Before each model call its
-//! worst case is reserved, and after it the reservation is settled, so that what is spent and what is reserved never
-//! exceed the limits together.
+//! The state is one append-only log in the folder of the batch, with one file lock around read, decide, append and
+//! sync. [`protocol`] is pure, without a clock or I/O, and a test explores it. A worker holds a lease on the cell that
+//! it runs. The token of a lease is larger than that of every earlier lease; requests with an old token, or after the
+//! end of the lease, are refused. Each model call reserves its worst case before it is sent and settles it afterwards,
+//! so that the spent and the reserved charges together never exceed the limits.
 
 mod budgeted_model;
 mod coordinator;

@@ -1,5 +1,5 @@
-//! The protocol of the workers of a batch, as a pure machine: [`decide`] turns a request into records, [`apply`] adds a
-//! record to the state. All processes apply the same records in the same order, so that all have the same state.
+//! The protocol of the workers of a batch, as a pure machine: [`decide`] converts a request to records, and [`apply`]
+//! adds a record to the state. All processes apply the same records in the same order, and so have the same state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
@@ -11,17 +11,17 @@ use crate::journal::SessionId;
 use crate::machine::BudgetUsage;
 use crate::types::{MicroUsd, TimeSpan, Tokens};
 
-/// The identity of a cell, from what defines it (task, variant, hash). The same cell has the same id in every process.
+/// The id of a cell, derived from its definition (task, variant, hash). It is the same in every process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CellId(pub Arc<str>);
 
-/// The identity of a worker, which runs one cell at a time. It is only shown; leases are distinguished by their tokens.
+/// The id of a worker, which runs one cell at a time. It is only shown; leases are distinguished by their tokens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WorkerId(pub Arc<str>);
 
-/// The number of a lease. Each lease of a batch has a larger number than the ones before, whatever its cell.
+/// The number of a lease. It is larger than the numbers of all earlier leases of the batch.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -35,75 +35,75 @@ pub struct LeaseToken(pub u64);
 #[serde(transparent)]
 pub struct ReservationId(pub u64);
 
-/// A time that all processes of a batch compare with: microseconds since 1970. It never goes back in a log.
+/// A time for comparisons between the processes of a batch: microseconds since 1970. It never decreases in a log.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct SharedTime(pub u64);
 
-/// Money and tokens.
+/// An amount of money and tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Charge {
-    /// Micro-dollars.
+    /// Cost in micro-dollars.
     pub money: MicroUsd,
     /// Input and output tokens.
     pub tokens: Tokens,
 }
 
-/// The limits of what all cells of a batch, or all sessions of a workflow, use together. `None` means no limit.
+/// Limits for all cells of a batch, or all sessions of a workflow, together. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ChargeLimits {
-    /// The cost.
+    /// Limit of the cost.
     pub money: Option<MicroUsd>,
-    /// Input and output tokens.
+    /// Limit of input and output tokens.
     pub tokens: Option<Tokens>,
 }
 
-/// The right to run a cell, for a time.
+/// The right to run a cell, for a limited time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
     /// The cell.
     pub cell: CellId,
-    /// The number that makes requests of earlier owners invalid.
+    /// The number. Requests of earlier owners have an older one, and are refused.
     pub token: LeaseToken,
-    /// The session of the cell. A new cell's session has to be created with this id.
+    /// The session of the cell. The session of a new cell has to be created with this id.
     pub session: SessionId,
-    /// The attempt, from one; grows when a finished cell is opened again.
+    /// The attempt, counted from one. It increases when a finished cell is opened again.
     pub attempt: u32,
 }
 
-/// How a cell ended.
+/// The outcome of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CellOutcome {
-    /// With success (exit code 0).
+    /// Success (exit code 0).
     Succeeded,
-    /// With a result that is not complete (2).
+    /// An incomplete result (exit code 2).
     Partial,
-    /// With this exit code.
+    /// Failure, with this exit code.
     Failed(u8),
-    /// The limits of the batch were reached. The cell opens again once they are changed.
+    /// The limits of the batch were reached. The cell opens again when the limits change.
     BudgetReached,
 }
 
-/// How a finished cell runs again.
+/// The session in which a finished cell runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReopenAs {
-    /// The same session is resumed.
+    /// The previous session is resumed.
     SameSession,
     /// A new session begins.
     NewSession,
 }
 
-/// A record of the log: something that has been decided.
+/// A record of the log: a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CoordinationRecord {
-    /// These limits are in force. Cells that were ended by earlier ones are open again.
+    /// These limits are in force. Cells ended by earlier limits are open again.
     Limits(ChargeLimits),
-    /// A worker has a lease on a cell. An earlier lease on it is over.
+    /// A worker got a lease on a cell. This ends an earlier lease on it.
     Claimed {
         /// The cell.
         cell: CellId,
@@ -116,30 +116,30 @@ pub enum CoordinationRecord {
         /// The end of the lease.
         until: SharedTime,
     },
-    /// A lease has another end.
+    /// A lease got another end.
     Renewed {
         /// The lease.
         token: LeaseToken,
-        /// Its end.
+        /// The new end.
         until: SharedTime,
     },
-    /// A lease is over, and its cell is open.
+    /// A lease ended, and its cell is open.
     Released {
         /// The lease.
         token: LeaseToken,
     },
-    /// A lease is over, and its cell has ended.
+    /// A lease ended, and its cell is finished.
     Finished {
         /// The lease.
         token: LeaseToken,
-        /// How the cell ended.
+        /// The outcome of the cell.
         outcome: CellOutcome,
     },
-    /// A finished cell is open.
+    /// A finished cell is open again.
     Reopened {
         /// The cell.
         cell: CellId,
-        /// With or without its session.
+        /// The session to use.
         how: ReopenAs,
     },
     /// The worst case of a call is reserved.
@@ -148,17 +148,17 @@ pub enum CoordinationRecord {
         id: ReservationId,
         /// The lease.
         token: LeaseToken,
-        /// What is reserved.
+        /// The reserved charge.
         charge: Charge,
     },
-    /// A reservation is over.
+    /// A reservation is settled.
     Settled {
         /// The reservation.
         id: ReservationId,
-        /// What is spent.
+        /// The spent charge.
         charge: Charge,
     },
-    /// The workers send nothing to a provider for a time.
+    /// All workers pause their calls to a provider.
     Paused {
         /// The provider.
         provider: Arc<str>,
@@ -167,76 +167,76 @@ pub enum CoordinationRecord {
     },
 }
 
-/// What a worker asks for.
+/// A request of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoordinationRequest {
-    /// Put limits in force.
+    /// Put these limits in force.
     SetLimits(ChargeLimits),
     /// Take a cell.
     Claim {
         /// The worker.
         worker: WorkerId,
-        /// The session of the cell, if it has none.
+        /// The id for the session of the cell, if it has none yet.
         session: SessionId,
-        /// The time of the lease.
+        /// The duration of the lease.
         span: TimeSpan,
         /// Ended leases that must not be taken over.
         skip: Vec<LeaseToken>,
     },
-    /// Take the cell of a lease that has ended.
+    /// Take over the cell of a lease that has ended.
     TakeOver {
         /// The ended lease.
         token: LeaseToken,
         /// The worker.
         worker: WorkerId,
-        /// The time of the new lease.
+        /// The duration of the new lease.
         span: TimeSpan,
-        /// What the call cost whose reservation is not settled; `None` if unknown.
+        /// The cost of the call whose reservation is not settled; `None` if it is unknown.
         owed: Option<Charge>,
     },
-    /// Let leases end this time from now. One that has ended is renewed too, unless another has replaced it.
+    /// Set the end of leases to this time from now. An ended lease is renewed, too, unless another one has replaced it.
     Renew(Vec<LeaseToken>, TimeSpan),
     /// Give a cell back.
     Release(LeaseToken),
-    /// End a cell.
+    /// Finish a cell.
     Finish(LeaseToken, CellOutcome),
-    /// Open a finished cell.
+    /// Open a finished cell again.
     Reopen(CellId, ReopenAs),
     /// Reserve the worst case of a call.
     Reserve(LeaseToken, Charge),
-    /// Replace a reservation by what the call cost.
+    /// Replace a reservation by the actual cost of the call.
     Settle(ReservationId, Charge),
-    /// Send nothing to a provider for this time.
+    /// Pause calls to a provider for this time.
     Pause(Arc<str>, TimeSpan),
 }
 
-/// Why a request has no effect.
+/// The reason why a request has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoordinationRefusal {
     /// The lease has ended, or another worker has the cell.
     LeaseLost,
-    /// The lease of an unfinished cell has ended. It can be taken over if its owner is gone.
+    /// An unfinished cell has a lease that ended. It can be taken over if its owner is gone.
     Expired {
         /// The lease.
         token: LeaseToken,
         /// The session of the cell.
         session: SessionId,
-        /// Whether a reservation is not settled.
+        /// Whether the lease has an unsettled reservation.
         has_reservation: bool,
     },
     /// All unfinished cells have owners. The first of their leases ends at this time.
     AllLeased(SharedTime),
     /// The limits are reached.
     BudgetReached,
-    /// What is left is reserved by calls under way.
+    /// The rest of the limits is reserved by calls under way.
     ReservedByOthers,
     /// Every cell is finished.
     NothingLeft,
-    /// There is nothing to be changed.
+    /// The request would change nothing.
     Unchanged,
 }
 
-/// What all processes of a batch know.
+/// The state that all processes of a batch share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SharedState {
     limits: ChargeLimits,
@@ -252,13 +252,13 @@ pub struct SharedState {
     leases: BTreeMap<LeaseToken, HeldLease>,
     reservations: BTreeMap<ReservationId, Reservation>,
     pauses: BTreeMap<Arc<str>, SharedTime>,
-    /// Cells that the limits ended.
+    /// Cells that were ended by the limits.
     over_budget: BTreeSet<usize>,
     last_token: LeaseToken,
     last_reservation: ReservationId,
 }
 
-/// A cell.
+/// A cell in the shared state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct SharedCell {
     id: CellId,
@@ -267,7 +267,7 @@ struct SharedCell {
     progress: CellProgress,
 }
 
-/// How far a cell is.
+/// The progress of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum CellProgress {
     Open,
@@ -275,7 +275,7 @@ enum CellProgress {
     Finished(CellOutcome),
 }
 
-/// A lease that no other has replaced. It may have ended.
+/// The newest lease of a cell. It may have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct HeldLease {
     cell: usize,
@@ -289,13 +289,13 @@ struct Reservation {
     charge: Charge,
 }
 
-/// Returns the records that fulfil a request at this time.
+/// Returns the records that fulfill a request at this time.
 ///
-/// Every prefix of them is valid too, since a process may end while it writes them.
+/// Every prefix of the records is valid, too, since a process may be killed while it writes them.
 ///
 /// # Errors
 ///
-/// Fails if the request is refused; nothing changes then.
+/// Fails if the request is refused. A refused request changes nothing.
 pub fn decide(
     state: &SharedState,
     request: CoordinationRequest,
@@ -359,7 +359,7 @@ pub fn decide(
                 Err(CoordinationRefusal::BudgetReached)
             }
         }
-        // Also after the end of the lease: what a call cost doesn't depend on it.
+        // Allowed after the end of the lease, too: the cost of a call doesn't depend on it.
         CoordinationRequest::Settle(id, charge) if state.reservations.contains_key(&id) => {
             Ok(vec![CoordinationRecord::Settled { id, charge }])
         }
@@ -373,7 +373,7 @@ pub fn decide(
     }
 }
 
-/// Adds a record to the state. A record of a lease that is over changes no cell, and a reservation is settled once.
+/// Adds a record to the state. A record of a replaced lease changes no cell, and a reservation is settled only once.
 pub fn apply(state: &mut SharedState, record: &CoordinationRecord) {
     match record {
         CoordinationRecord::Limits(limits) => {
@@ -437,7 +437,7 @@ pub fn apply(state: &mut SharedState, record: &CoordinationRecord) {
 }
 
 impl CoordinationRequest {
-    /// Returns whether its records must survive the end of the machine, since what follows from them can't be undone.
+    /// Returns whether the records must survive a crash of the machine, because their consequences can't be undone.
     pub fn must_be_durable(&self) -> bool {
         match self {
             Self::SetLimits(_)
@@ -452,7 +452,7 @@ impl CoordinationRequest {
 }
 
 impl SharedState {
-    /// Returns the state before any record, in a process with these cells.
+    /// Returns the state before the first record, in a process with these cells.
     pub fn new(cells: &[CellId]) -> Self {
         let mut state = Self::default();
         for cell in cells {
@@ -468,7 +468,7 @@ impl SharedState {
         self.limits
     }
 
-    /// Returns what is spent, and what is reserved.
+    /// Returns the spent and the reserved charge.
     pub fn usage(&self) -> (Charge, Charge) {
         (self.spent, self.reserved)
     }
@@ -478,7 +478,7 @@ impl SharedState {
         self.pauses.get(provider).copied()
     }
 
-    /// Returns how a cell ended, and its session.
+    /// Returns the outcome of a finished cell, and its session.
     pub fn outcome(&self, cell: &CellId) -> Option<(CellOutcome, SessionId)> {
         let cell = self.cell(cell)?;
         match cell.progress {
@@ -495,12 +495,12 @@ impl SharedState {
         })
     }
 
-    /// Returns how many cells of this process are open, and how many are leased.
+    /// Returns the number of open and of leased cells of this process.
     pub fn unfinished(&self) -> (usize, usize) {
         (self.open.len(), self.own_leases().count())
     }
 
-    /// Returns the lease with this number, unless another has replaced it. It may have ended.
+    /// Returns the lease with this number, unless another one has replaced it. It may have ended.
     pub fn lease(&self, token: LeaseToken) -> Option<Lease> {
         let cell = &self.cells[self.leases.get(&token)?.cell];
         let (session, attempt) = (cell.session?, cell.attempt);
@@ -516,13 +516,14 @@ impl SharedState {
         leases.map(|(token, lease)| (*token, *lease))
     }
 
-    /// Returns the lease, if it is the newest one of its cell and hasn't ended.
+    /// Checks that a lease is the newest one of its cell and hasn't ended.
     fn valid_lease(&self, token: LeaseToken, now: SharedTime) -> Result<(), CoordinationRefusal> {
         let lease = self.leases.get(&token).filter(|lease| now < lease.until);
         lease.map(|_| ()).ok_or(CoordinationRefusal::LeaseLost)
     }
 
-    /// Returns the cell to start or resume. What others have begun comes before what no one has.
+    /// Returns the next open cell. A cell whose lease has ended takes precedence, with
+    /// [`CoordinationRefusal::Expired`].
     fn next_open_cell(
         &self,
         now: SharedTime,
@@ -547,7 +548,7 @@ impl SharedState {
         }
         match next {
             Some(cell) if self.over_budget.is_empty() => Ok(*cell),
-            // What others give back may be enough for those that are under way.
+            // Cells under way may still be finished with the reservations that others give back.
             Some(_) | None => Err(first_end
                 .map_or(CoordinationRefusal::BudgetReached, CoordinationRefusal::AllLeased)),
         }
@@ -575,7 +576,8 @@ impl SharedState {
         reservations.map(|(id, it)| (*id, it.charge))
     }
 
-    /// Returns the records that settle what a lease has reserved: as `owed` if that is about one call, or else as spent.
+    /// Returns the records that settle the reservations of a lease: a single one by `owed`, if known, others as fully
+    /// spent.
     fn settled(&self, token: LeaseToken, owed: Option<Charge>) -> Vec<CoordinationRecord> {
         let is_one = self.reservations_of(token).nth(1).is_none();
         let owed = owed.filter(|_| is_one);
@@ -586,14 +588,14 @@ impl SharedState {
         self.reservations_of(token).map(settle).collect()
     }
 
-    /// Returns what is reserved under leases that have ended, so that no one may settle it soon.
+    /// Returns the reservations of ended leases. Their owners are not expected to settle them soon.
     fn reserved_without_owner(&self, now: SharedTime) -> Charge {
         let reservations = self.reservations.values();
         let ended = reservations.filter(|it| self.valid_lease(it.token, now).is_err());
         ended.fold(Charge::default(), |sum, it| sum + it.charge)
     }
 
-    /// Returns the place of a cell, a new one if it is unknown.
+    /// Returns the index of a cell, and adds the cell if it is unknown.
     fn index_of(&mut self, cell: &CellId) -> usize {
         if let Some(index) = self.index.get(cell) {
             return *index;
@@ -627,13 +629,13 @@ impl ChargeLimits {
             && self.tokens.is_none_or(|limit| charge.tokens <= limit)
     }
 
-    /// Returns whether a charge leaves nothing of a limit.
+    /// Returns whether a charge uses up one of the limits.
     pub fn are_reached(&self, charge: Charge) -> bool {
         self.money.is_some_and(|limit| charge.money >= limit)
             || self.tokens.is_some_and(|limit| charge.tokens >= limit)
     }
 
-    /// Returns what a charge leaves of the limits.
+    /// Returns the limits less a charge.
     pub fn less(self, charge: Charge) -> Self {
         Self {
             money: self.money.map(|limit| limit.saturating_sub(charge.money)),
@@ -643,7 +645,7 @@ impl ChargeLimits {
 }
 
 impl Charge {
-    /// Returns the difference, or zero where `other` is larger.
+    /// Returns the difference; zero where `other` is larger.
     pub fn saturating_sub(self, other: Self) -> Self {
         Self {
             money: self.money.saturating_sub(other.money),
@@ -676,7 +678,7 @@ impl SharedTime {
         Self(self.0.saturating_add(span.0))
     }
 
-    /// Returns the time since `earlier`, or zero if that is later.
+    /// Returns the time since `earlier`, or zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> TimeSpan {
         TimeSpan(self.0.saturating_sub(earlier.0))
     }

@@ -1,4 +1,4 @@
-//! The log of a batch: one line of JSON per record, each with a checksum that continues the one before, as in a journal.
+//! The log of a batch: one line of JSON per record. The checksum of each continues the previous one, as in a journal.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -17,29 +17,29 @@ use crate::types::TimeSpan;
 use crate::workflow::batch::folder::LOG_FILE;
 use crate::workspace::{IoContext, IoError, lock_within};
 
-/// How long to wait for the lock. A process holds it for some milliseconds, unless it is suspended meanwhile.
+/// Timeout for the lock. A process holds it for some milliseconds, unless it is suspended meanwhile.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is mounted where, with the options.
+/// The list of mounted file systems, with their options.
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// Options of network file systems with which a lock excludes only processes of the same machine.
+/// Options of network file systems whose locks only exclude processes of the same machine.
 const LOCAL_LOCKS: [&str; 4] = ["nolock", "local_lock=flock", "local_lock=all", "localflock"];
 
-/// How much is read at once.
+/// Number of bytes read at once.
 const READ_BYTES: u64 = 64 << 10;
 
-/// The log, and the state that follows from the records read so far.
+/// The log, and the state after the records read so far.
 #[derive(Debug)]
 pub(super) struct SharedLog {
     path: PathBuf,
     file: File,
-    /// The bytes read, and the checksum that the next record continues.
+    /// The number of bytes read, and the checksum that the next record continues.
     offset: u64,
     crc: u32,
-    /// The state after these records.
+    /// The state after the records read so far.
     pub(super) state: SharedState,
-    /// How far the clocks of other machines are ahead of this one.
+    /// The lead of the clocks of other machines over this one.
     clock_lead: TimeSpan,
     /// The time of the newest record.
     newest: SharedTime,
@@ -52,23 +52,23 @@ struct LogLine<R> {
     record: R,
 }
 
-/// What follows the valid records of the log.
+/// The end of the log after its valid records.
 enum LogTail {
-    /// Nothing.
+    /// No further bytes.
     Nothing,
-    /// A record that was not written to its end.
+    /// A record that was not written completely.
     Incomplete,
-    /// A damaged record before others.
+    /// A damaged record, followed by others.
     Damaged,
 }
 
 impl SharedLog {
-    /// Opens the log in this folder, or creates it, for a process with these cells.
+    /// Opens the log in a folder, or creates it, for a process with these cells.
     pub(super) fn open(dir: &Path, cells: &[CellId]) -> Result<Self> {
         let path = dir.join(LOG_FILE);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        // With a link, the one who made the folder would choose the file.
+        // If this were a link, the creator of the folder would choose the file.
         options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let file = options.open(&path).io_context("open", &path)?;
         Ok(Self {
@@ -82,7 +82,7 @@ impl SharedLog {
         })
     }
 
-    /// Returns whether a lock through one open file excludes another one, here and on other machines.
+    /// Returns whether file locks exclude other open files, on this machine and on others.
     ///
     /// # Errors
     ///
@@ -103,9 +103,11 @@ impl SharedLog {
         }
     }
 
-    /// Reads the new records, appends those that `decide` returns for the state and the time, and reads them too.
+    /// Reads the new records, appends the records that `decide` returns for the state and the time, and reads those,
+    /// too.
     ///
-    /// No other process reads or writes between. The outer error is that of the log, the inner one that of `decide`.
+    /// The lock is held throughout, so no other process reads or writes in between. The outer error is an error of the
+    /// log, the inner one is the error of `decide`.
     pub(super) fn transact<E>(
         &mut self,
         now: impl Fn() -> SharedTime,
@@ -140,7 +142,7 @@ impl SharedLog {
             buffer.append(&mut line);
         }
         if let Err(error) = self.file.write_all_at(&buffer, self.offset) {
-            // Half a record that stays is dropped by the next process that writes.
+            // If this fails, the next process that writes drops the incomplete record.
             let _ = self.file.set_len(self.offset);
             Err(error).io_context("write to", &self.path)?;
         }
@@ -151,17 +153,17 @@ impl SharedLog {
         Ok(Ok(records))
     }
 
-    /// Reads the new records without the lock, at this time. A record that is being written isn't read yet.
+    /// Reads the new records without the lock. A record that another process is writing is read next time.
     pub(super) fn refresh(&mut self, now: SharedTime) -> Result<()> {
         self.read_records(now).map(|_| ())
     }
 
-    /// Returns the time that is compared with the ends of leases: that of this machine, or of one that is ahead.
+    /// Returns the time to compare with the ends of leases: this machine's, or that of a machine whose clock is ahead.
     pub(super) fn shared_time(&self, now: SharedTime) -> SharedTime {
         now.after(self.clock_lead).max(self.newest)
     }
 
-    /// Reads the new records under the lock, and drops one that was not written to its end.
+    /// Reads the new records under the lock, and drops an incomplete one.
     fn read_new(&mut self, now: SharedTime) -> Result<()> {
         match self.read_records(now)? {
             LogTail::Nothing => Ok(()),
@@ -174,7 +176,7 @@ impl SharedLog {
         }
     }
 
-    /// Reads records to the first one that is invalid, or to the end.
+    /// Reads records up to the first invalid one, or to the end.
     fn read_records(&mut self, now: SharedTime) -> Result<LogTail> {
         let end = self.file.metadata().io_context("inspect", &self.path)?.len();
         let mut unread = Vec::new();
@@ -186,7 +188,7 @@ impl SharedLog {
             let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
             let read = self.file.read_at(&mut bytes, from).io_context("read", &self.path)?;
             if read == 0 {
-                // Without the lock: the incomplete record was dropped meanwhile.
+                // Without the lock, another process may have dropped the incomplete record meanwhile.
                 return Ok(LogTail::Incomplete);
             }
             unread.extend_from_slice(&bytes[..read]);
@@ -211,7 +213,7 @@ impl SharedLog {
         }
     }
 
-    /// Fails if the log was deleted: other processes wouldn't see what this one writes.
+    /// Fails if the log was deleted, since other processes wouldn't see new records in a deleted file.
     fn check_is_linked(&self) -> Result<()> {
         let links = self.file.metadata().io_context("inspect", &self.path)?.nlink();
         if links == 0 {
@@ -236,19 +238,20 @@ impl SharedLog {
         }
     }
 
-    /// Releases the lock. A child that another thread has forked shares the open file until it executes its program.
+    /// Releases the lock. Closing the file is not enough: a child that another thread has forked shares it until
+    /// `exec`.
     fn unlock(&self) {
         let _ = self.file.unlock();
     }
 }
 
-/// Returns whether an error says that the file system keeps no locks.
+/// Returns whether an error means that the file system has no locks.
 fn has_no_locks(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported
         || error.raw_os_error() == Some(Errno::NOLCK.raw_os_error())
 }
 
-/// Returns whether the file system with this device number is one of a network whose locks other machines don't see.
+/// Returns whether the file system with this device number is a network file system with locks local to this machine.
 fn are_locks_local(mounts: &str, device: Dev) -> bool {
     let number = format!("{}:{}", major(device), minor(device));
     // ID PARENT MAJOR:MINOR ROOT FOLDER OPTIONS … - TYPE SOURCE OPTIONS

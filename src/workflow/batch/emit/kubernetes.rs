@@ -3,20 +3,20 @@
 use super::{EmittedBatch, STOP_SECONDS, batch_comment};
 use crate::view::sanitize;
 
-/// A manifest of Kubernetes that runs a batch.
+/// A Kubernetes manifest that runs a batch.
 #[derive(Clone, Debug)]
 pub struct KubernetesJob {
-    /// The batch. Its folder is where the volume is mounted.
+    /// The batch. Its folder is the mount point of the volume.
     pub batch: EmittedBatch,
-    /// The image of the containers. It has `architect`, `/bin/sh`, and what the tasks need.
+    /// The image of the containers. It contains `architect`, `/bin/sh`, and the programs that the tasks need.
     pub image: String,
-    /// The claim of the volume that all parts share.
+    /// The name of the claim of the volume that all parts share.
     pub claim: String,
-    /// The secret with the keys of the models, as variables.
+    /// The name of the secret with the API keys of the models, as environment variables.
     pub secret: String,
-    /// The processors of a part, as Kubernetes writes quantities.
+    /// The CPUs of a part, as a Kubernetes quantity.
     pub cpu: String,
-    /// The memory of a part.
+    /// The memory of a part, as a Kubernetes quantity.
     pub memory: String,
 }
 
@@ -153,7 +153,7 @@ spec:
     }
 }
 
-/// Returns a string of YAML.
+/// Returns a YAML string.
 fn yaml_text(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     json.chars()
@@ -164,7 +164,7 @@ fn yaml_text(text: &str) -> String {
         .collect()
 }
 
-/// Returns an argument in which Kubernetes replaces nothing: it reads `$(NAME)` as a variable, and `$$` as `$`.
+/// Returns a literal argument. Kubernetes would otherwise read `$(NAME)` as a variable, and `$$` as `$`.
 fn argument(word: &str) -> String {
     yaml_text(&word.replace('$', "$$"))
 }

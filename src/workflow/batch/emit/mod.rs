@@ -1,5 +1,5 @@
-//! Writes a batch as jobs of a scheduler. Each part runs `architect batch --shard I/N`; by the exit codes, the scheduler
-//! knows what to run again.
+//! Batches as jobs of a scheduler. Each part runs `architect batch --shard I/N`; the scheduler decides by the exit code
+//! whether to run it again.
 
 mod kubernetes;
 mod slurm;
@@ -13,24 +13,25 @@ use super::cell::plain_name;
 use crate::types::pluralize;
 use crate::view::sanitize::{self, is_harmful};
 
-/// A batch that another machine runs.
+/// A batch for the jobs of a scheduler.
 #[derive(Clone, Debug)]
 pub struct EmittedBatch {
     /// The name of the batch.
     pub name: String,
-    /// The current folder of its commands.
+    /// The working folder of the commands.
     pub folder: String,
-    /// What follows `architect batch`.
+    /// The arguments of `architect batch`.
     pub words: Vec<String>,
-    /// What follows in the command of a part, besides its `--shard`.
+    /// Further arguments for the command of a part, besides `--shard`.
     pub part_words: Vec<String>,
-    /// How many cells there are.
+    /// The number of cells.
     pub cells: usize,
-    /// How many parts there are, each on a node of its own.
+    /// The number of parts, each on its own node.
     pub nodes: NonZeroUsize,
 }
 
-/// The time in which a stopped part ends, in seconds. A scheduler announces the end of its time so long before.
+/// The time that a stopped part has to end, in seconds. The scheduler announces the end of a part's time this long
+/// before.
 const STOP_SECONDS: u32 = 120;
 
 impl EmittedBatch {
@@ -40,13 +41,13 @@ impl EmittedBatch {
     }
 }
 
-/// Returns what is emitted, in words.
+/// Returns a line that describes the batch, for a comment.
 fn batch_comment(name: &str, cells: usize, parts: usize) -> String {
     let (cells, parts) = (pluralize(cells, "cell", "cells"), pluralize(parts, "part", "parts"));
     format!("{cells} of the batch {}, in {parts}", sanitize::line(name))
 }
 
-/// Returns a word as bash reads it, in one line.
+/// Returns a word for bash, quoted if necessary, on one line.
 pub fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -4,16 +4,16 @@ use std::fmt::Write;
 
 use super::{EmittedBatch, STOP_SECONDS, batch_comment, shell_word};
 
-/// A script that submits a batch to Slurm, and that the jobs run.
+/// A script that submits a batch to Slurm, and that its jobs run.
 #[derive(Clone, Debug)]
 pub struct SlurmScript {
     /// The batch.
     pub batch: EmittedBatch,
-    /// Further options of `sbatch`, such as `--partition=long`, each in one line.
+    /// Further options of `sbatch`, such as `--partition=long`, each on one line.
     pub options: Vec<String>,
 }
 
-/// Returns an option as sbatch reads it in a script: a value with blanks is quoted, unless the option has quotes.
+/// Returns an option for an `#SBATCH` line. A value with blanks is quoted, unless the option has quotes.
 fn directive(option: &str) -> String {
     let end = option.find(|c: char| c == '=' || c.is_whitespace());
     let (name, value) = option.split_at(end.map_or(option.len(), |end| end + 1));
