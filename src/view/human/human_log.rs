@@ -163,14 +163,14 @@ impl HumanLog {
 
     /// Returns whether an action needs no log line, because the reply may still be long, or a similar limit is logged
     /// already.
-    fn is_logged(&mut self, action: &LimitAction) -> bool {
+    fn is_redundant(&mut self, action: &LimitAction) -> bool {
         let LimitAction::LowerOutput { max_output_tokens: to } = *action else { return false };
         let is_near = |logged: Tokens| to.0 > logged.0 / 2 && to.0 / 2 < logged.0;
-        let is_logged = to >= LONG_REPLY || self.lowered.is_some_and(is_near);
-        if !is_logged {
+        let is_redundant = to >= LONG_REPLY || self.lowered.is_some_and(is_near);
+        if !is_redundant {
             self.lowered = Some(to);
         }
-        is_logged
+        is_redundant
     }
 
     /// Changes the status area, if there is one.
@@ -373,7 +373,7 @@ impl ReportSink for HumanLog {
             PublicEventKind::SteeringReceived(_) => self.line(format!("📨 {text}")),
             PublicEventKind::CompactionTriggered(_) => self.write_heading("📦", &text),
             PublicEventKind::CompactionComplete(_) => self.write_detail("📦", &text),
-            PublicEventKind::LimitReached(action) if self.is_logged(action) => Ok(()),
+            PublicEventKind::LimitReached(action) if self.is_redundant(action) => Ok(()),
             PublicEventKind::LimitReached(_) => self.warning("⚠️ ", &text),
             PublicEventKind::LoopDetected(_) => self.warning("🔁", &text),
             PublicEventKind::Error(error) if self.failure.as_ref() == Some(&error.message) => {

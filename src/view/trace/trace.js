@@ -30,7 +30,7 @@
     mark([]);
   };
 
-  // Opens what contains the query in a step, marks it there, and returns the first row that was opened.
+  // Opens the parts of a step that contain the query, marks it there, and returns the first row that it opened.
   const reveal = step => {
     const walker = document.createTreeWalker(step, NodeFilter.SHOW_TEXT), ranges = [];
     let first = null;
