@@ -9,7 +9,7 @@ use architect::config::{Config, keys, profile_names};
 use architect::journal::SessionIndex;
 use architect::llm::model_table::ModelTable;
 use architect::view::sanitize;
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_complete::Shell;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
@@ -41,7 +41,7 @@ pub(crate) fn script(shell: Shell) -> std::io::Result<Vec<u8>> {
 }
 
 fn command() -> Command {
-    with_names(Cli::command())
+    with_names(Cli::all_commands())
 }
 
 /// Adds the names that only this machine knows.

@@ -28,8 +28,8 @@ use architect::app::ProcessEnv;
 use architect::exec::helper;
 use architect::runner::{install_handlers, set_ending};
 use architect::types::nearest;
+use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser};
 use signal_hook::consts::{SIGUSR1, SIGUSR2, SIGXFSZ};
 
 use args::{Cli, OutputFormat};
@@ -116,7 +116,7 @@ fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
         Some(ContextValue::String(typed)) if typed.starts_with("--") => typed,
         _ => return error,
     };
-    let root = Cli::command();
+    let root = Cli::all_commands();
     let mut command = &root;
     for word in words {
         match command.find_subcommand(word) {

@@ -5,6 +5,7 @@
 mod acp;
 mod batch;
 mod compare;
+mod deferred;
 mod emit;
 mod keys;
 mod laboratory;
@@ -19,7 +20,7 @@ use architect::config::ProjectPreset;
 use architect::view::chart::StatechartFormat;
 use architect::view::reference_tables;
 use clap::builder::{StringValueParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Command, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use acp::ACP_HELP;
@@ -28,6 +29,7 @@ use batch::BATCH_HELP;
 pub(crate) use batch::*;
 use compare::COMPARE_HELP;
 pub(crate) use compare::*;
+pub(crate) use deferred::Deferred;
 pub(crate) use emit::*;
 use keys::words;
 pub(crate) use laboratory::*;
@@ -66,76 +68,85 @@ pub(crate) struct Cli {
     pub(crate) command: CliCommand,
 }
 
+impl Cli {
+    /// Returns the command line with all arguments of all commands, as the help shows it.
+    pub(crate) fn all_commands() -> Command {
+        let mut program = Self::command();
+        program.build();
+        program
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
     /// Run one task
     #[command(visible_alias = "exec", after_long_help = exit_code_table())]
-    Run(Box<RunArgs>),
+    Run(Deferred<RunArgs>),
     /// Run a demonstration in a temporary workspace: no key, no network, real tools and a real test
-    Demo(DemoArgs),
+    Demo(Deferred<DemoArgs>),
     /// Resume a stored session
-    Resume(Box<ResumeArgs>),
+    Resume(Deferred<ResumeArgs>),
     /// Continue a copy of a session; the original does not change
-    Fork(Box<ForkArgs>),
+    Fork(Deferred<ForkArgs>),
     /// Run many tasks, in one or more variants; the same command again resumes them
     #[command(after_long_help = BATCH_HELP)]
-    Batch(BatchCommand),
+    Batch(Deferred<BatchCommand>),
     /// Run one task in several variants, each on its own branch, and choose the best one
     #[command(after_long_help = COMPARE_HELP)]
-    Compare(Box<CompareArgs>),
+    Compare(Deferred<CompareArgs>),
     /// Repeat a task with a new context each time, until its checks pass or to improve a number
     #[command(name = "loop", after_long_help = LOOP_HELP)]
-    Loop(Box<LoopArgs>),
+    Loop(Deferred<LoopArgs>),
     /// Run the steps of a file in order, each in its own session; the same command again resumes
     #[command(after_long_help = PIPELINE_HELP)]
-    Pipeline(Box<PipelineArgs>),
+    Pipeline(Deferred<PipelineArgs>),
     /// Serve an editor over the Agent Client Protocol, on standard input and output
     #[command(after_long_help = ACP_HELP)]
-    Acp(Box<AcpArgs>),
+    Acp(Deferred<AcpArgs>),
     /// Replay a stored session offline and check it
-    Replay(ReplayArgs),
+    Replay(Deferred<ReplayArgs>),
     /// Restore the files that a session has changed
-    Undo(UndoArgs),
+    Undo(Deferred<UndoArgs>),
     /// Print the changes of a session, as a patch for `git apply`
-    Diff(DiffArgs),
+    Diff(Deferred<DiffArgs>),
     /// List, show, search, export, import or remove stored sessions
-    Sessions(SessionsArgs),
+    Sessions(Deferred<SessionsArgs>),
     /// Write a session to standard output: as JSON lines, or as a trajectory for other tools
-    Export(ExportArgs),
+    Export(Deferred<ExportArgs>),
     /// Remove old sessions
-    Cleanup(CleanupArgs),
+    Cleanup(Deferred<CleanupArgs>),
     /// List, merge or remove isolated worktrees
-    Worktrees(WorktreesArgs),
+    Worktrees(Deferred<WorktreesArgs>),
     /// Send a message to a running session, which reads it before its next model call
-    Steer(MessageArgs),
+    Steer(Deferred<MessageArgs>),
     /// Queue a follow-up message for a running session
-    Followup(MessageArgs),
+    Followup(Deferred<MessageArgs>),
     /// Run test scenarios: scripted models, with expectations of the run
-    Test(TestArgs),
+    Test(Deferred<TestArgs>),
     /// Show where a session spent its time
-    Trace(TraceArgs),
+    Trace(Deferred<TraceArgs>),
     /// Show statistics over all stored sessions: outcomes, time, cost, tools
-    Stats(StatsArgs),
+    Stats(Deferred<StatsArgs>),
     /// Replay stored sessions with other settings, or run them again with another model, agent or task
     #[command(after_long_help = WHAT_IF_HELP)]
-    WhatIf(Box<WhatIfArgs>),
+    WhatIf(Deferred<WhatIfArgs>),
     /// Check recorded sessions of other programs against the invariants of a run
     #[command(after_long_help = CONFORM_HELP)]
-    Conform(ConformArgs),
+    Conform(Deferred<ConformArgs>),
     /// Print the statechart that a run follows
-    Machine(MachineArgs),
+    Machine(Deferred<MachineArgs>),
     /// List the agents
-    Agents(AgentsArgs),
+    Agents(Deferred<AgentsArgs>),
     /// List the skills, with their folders, descriptions and problems
-    Skills(SkillsArgs),
+    Skills(Deferred<SkillsArgs>),
     /// List the known models: context window, output limit, price, efforts
-    Models(ModelsArgs),
+    Models(Deferred<ModelsArgs>),
     /// Show or check the configuration, or trust the configuration of a folder
-    Config(ConfigArgs),
+    Config(Deferred<ConfigArgs>),
     /// Diagnose the installation and configuration
-    Doctor(DoctorArgs),
+    Doctor(Deferred<DoctorArgs>),
     /// Write a commented configuration file into this project
-    Init(InitArgs),
+    Init(Deferred<InitArgs>),
     /// Print the JSON Schema of a document that architect reads or writes
     Schema {
         /// The document
@@ -143,7 +154,7 @@ pub(crate) enum CliCommand {
         subject: SchemaSubject,
     },
     /// Print a man page
-    Man(ManArgs),
+    Man(Deferred<ManArgs>),
     /// Print a completion script for a shell
     Completions {
         /// The shell

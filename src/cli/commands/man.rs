@@ -10,14 +10,15 @@ use crate::cli::error::CliError;
 use crate::cli::output;
 
 pub(crate) fn run(args: &ManArgs) -> Result<u8, CliError> {
-    let mut program = Cli::command();
     if let Some(folder) = &args.out {
+        // The library declares the arguments itself, without those of `help`.
+        let program = Cli::command();
         let written = fs::create_dir_all(folder).and_then(|()| generate_to(program, folder));
         return written.map(|()| 0).map_err(|error| {
             CliError::failed(format!("could not write into {}: {error}", folder.display()))
         });
     }
-    program.build();
+    let program = Cli::all_commands();
     let command = match &args.command {
         None => &program,
         Some(name) => program.find_subcommand(name).ok_or_else(|| {

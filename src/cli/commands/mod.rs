@@ -62,22 +62,22 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         CliCommand::Fork(args) => {
             with_result_document(args.output.format.format(), || resume::fork(&args, world))
         }
-        CliCommand::Batch(command) => match command {
+        CliCommand::Batch(command) => match *command.0 {
             BatchCommand::Run(args) => {
                 with_result_document(args.output.format.format(), || batch::run(*args, &world))
             }
             BatchCommand::Emit(emit) => batch_emit::run(emit, &world),
         },
         CliCommand::Compare(args) => {
-            with_result_document(args.output.format.format(), || compare::run(*args, &world))
+            with_result_document(args.output.format.format(), || compare::run(*args.0, &world))
         }
         CliCommand::Loop(args) => {
             with_result_document(args.output.format.format(), || loops::run(&args, &world))
         }
         CliCommand::Pipeline(args) => {
-            with_result_document(args.output.format.format(), || pipeline::run(*args, &world))
+            with_result_document(args.output.format.format(), || pipeline::run(*args.0, &world))
         }
-        CliCommand::Acp(args) => acp::run(*args, world),
+        CliCommand::Acp(args) => acp::run(*args.0, world),
         CliCommand::Replay(args) => stored::replay(&args, &world),
         CliCommand::Undo(args) => undo::undo(&args, &world),
         CliCommand::Diff(args) => undo::diff(&args, &world),
