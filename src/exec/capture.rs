@@ -167,8 +167,8 @@ impl OutputCapture {
         Ok((missing > 0).then(|| format!("{missing} bytes of it are not stored: {reason}")))
     }
 
-    /// Returns the first and the last lines as text, and what is omitted between them. The note gives bytes if no whole
-    /// lines are known.
+    /// Returns the first and the last lines as text, and the omission between them. Its note gives the number of bytes
+    /// if no whole lines are known.
     pub fn excerpt(&self, first: usize, last: usize) -> (String, Option<Omission>) {
         let (front, back) = self.tail.as_slices();
         let tail = [front, back].concat();

@@ -59,7 +59,7 @@ fn says(line: &str, all: &str) -> bool {
     all.split('|').any(|text| line.contains(text))
 }
 
-/// Returns an explanation for the model of what the confinement denied; `None` if there is no sign of a denial.
+/// Returns an explanation of the denied access for the model; `None` if there is no sign of a denial.
 pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Option<String> {
     let lines = || output.lines().rev().take(MAX_LINES);
     if lines().any(|line| says(line, NETWORK_MESSAGES)) {

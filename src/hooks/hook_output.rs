@@ -132,7 +132,7 @@ mod tests {
         HookOutput::parse(stdout).map_err(|error| error.to_string())
     }
 
-    #[allow(clippy::unnecessary_wraps)] // compared with what parsing returns
+    #[allow(clippy::unnecessary_wraps)] // compared with the result of parsing
     fn block(reason: &str) -> Result<HookOutput, String> {
         Ok(HookOutput::Block { reason: reason.to_owned() })
     }

@@ -312,7 +312,7 @@ impl StdioState {
         child.stop();
     }
 
-    /// Returns the violation because of which the server has to be ended; `None` if it ended by itself.
+    /// Returns the violation that requires ending the server; `None` if it ended by itself.
     fn dispatch_lines(&self, stdout: PipeReader, limits: &ServerLimits) -> Option<String> {
         let ServerLimits { message_bytes, invalid_lines, .. } = *limits;
         let (mut lines, mut line) = (BufReader::with_capacity(64 << 10, stdout), Vec::new());

@@ -21,9 +21,8 @@ const MAX_ERROR_CHARS: usize = 300;
 const MAX_STEPS: usize = 30_000;
 
 impl CompiledSchema {
-    /// Validates arguments against the schema of `owner`, the name of which is used in a warning. Checks that are not
-    /// possible here are left to the server, for example references to other documents, or validation that may take
-    /// exponential time.
+    /// Validates arguments against the schema of `owner`, a name for warnings. Checks that are not possible here are
+    /// left to the server, for example references to other documents, or validation that may take exponential time.
     ///
     /// # Errors
     ///

@@ -95,8 +95,7 @@ fn open_key(text: &str) -> usize {
     length
 }
 
-/// Returns the runs of Base64, without the characters of escapes such as `
-/// `.
+/// Returns the runs of Base64, without the characters of escapes such as `\n`.
 fn key_runs(text: &str) -> impl Iterator<Item = Range<usize>> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -179,7 +179,7 @@ impl SseParser {
         Ok(())
     }
 
-    /// Adds a line to the data, and takes over its buffer, so that a long line is in memory only once.
+    /// Takes a line as the whole data so far, and reuses its buffer, so that a long line is in memory only once.
     fn long_data(&mut self, line: Vec<u8>) -> Result<(), SseError> {
         let mut line = String::from_utf8(line).map_err(|_| SseError::NotUtf8)?;
         let name = if line.starts_with("data: ") { "data: " } else { "data:" };

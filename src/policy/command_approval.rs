@@ -224,8 +224,8 @@ fn has_effects(variable: &str) -> bool {
     !is_harmless_variable(variable) && !is_script_variable(variable)
 }
 
-/// Returns whether these words run a program in another environment or under another name: `env -i`, `exec -c`, `exec
-/// -a`. A missing variable may make it run other programs, and some programs behave according to their name.
+/// Returns whether these words run a program in another environment or under another name: `env -i`, `exec -c`,
+/// `exec -a`. A missing variable may make it run other programs, and some programs behave according to their name.
 fn has_cleared_environment(command: &ShellCommand, program: &ShellCommand) -> bool {
     let words = command.words.as_slice();
     let own = &words[1..words.len().saturating_sub(program.words.len()).max(1)];

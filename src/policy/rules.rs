@@ -257,7 +257,7 @@ impl PermissionRule {
         self.path_text().filter(is_plain).filter(|path| !path.starts_with('/'))
     }
 
-    /// Returns whether the rule matches a whole command line without wildcards.
+    /// Returns whether the rule applies to a whole command line: it has no pattern, or names exactly this line.
     pub(super) fn is_whole_line(&self, line: &str) -> bool {
         // For a shell, other blanks are parts of words.
         let line = line.trim_matches([' ', '\t', '\n']);

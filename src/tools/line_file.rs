@@ -19,7 +19,7 @@ pub(super) struct LineFile {
     lines: u64,
     /// The positions of the first line and of every [`STRIDE`]th line after it.
     positions: Vec<u64>,
-    /// Whether the limit is reached, so that further lines are dropped.
+    /// Whether further lines are dropped: the limit is reached, or writing has failed.
     is_full: bool,
 }
 

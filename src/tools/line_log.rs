@@ -24,7 +24,7 @@ pub(super) struct LineLog {
     partial: [PartialLine; 2],
     /// Whether the output is complete.
     is_over: bool,
-    /// The secrets of which no beginning is shown at the end of unfinished lines.
+    /// Secrets; the beginning of a secret is not shown at the end of an unfinished line.
     secrets: Secrets,
     /// The next line to be read, counted from 1.
     next: u64,

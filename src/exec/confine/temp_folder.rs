@@ -50,7 +50,8 @@ fn lock_folder(folder: &Path) {
 /// The minimum age of an abandoned folder that is removed.
 const MIN_AGE: Duration = Duration::from_secs(3_600);
 
-/// Removes old folders with this prefix that are not locked by any process: their engines and supervisors were killed.
+/// Removes old folders with this prefix that are not locked by any process: their engines and supervisors were killed
+/// together.
 pub fn remove_abandoned(around: &Path, prefix: &str) {
     let Some(before) = SystemTime::now().checked_sub(MIN_AGE) else { return };
     for entry in fs::read_dir(around).into_iter().flatten().flatten() {

@@ -167,7 +167,7 @@ pub(super) enum ScanDepth {
     /// No limit.
     #[default]
     Whole,
-    /// As many levels as have few folders; the first scan decides.
+    /// All levels until the number of folders reaches a limit; the first scan determines the level.
     Bounded,
     /// This number of levels.
     Levels(usize),

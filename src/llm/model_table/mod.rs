@@ -233,8 +233,8 @@ impl ModelTable {
         named.or_else(|| self.aliases.contains_key(found).then(|| found.to_owned()))
     }
 
-    /// Returns the model of the same provider of which an unknown name is probably a misspelling. A name with other
-    /// numbers may be a newer model, and gets no suggestion.
+    /// Returns the model of the same provider that an unknown name probably misspells. A name with other numbers may be
+    /// a newer model, and gets no suggestion.
     pub fn suggest_for(&self, model: &ModelSpec) -> Option<String> {
         let ModelSpec::Remote { provider, name } = model else { return None };
         let served = if provider.name() == "openai-chat" { "openai" } else { provider.name() };

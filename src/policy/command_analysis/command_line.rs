@@ -183,8 +183,8 @@ impl CommandLine {
     }
 }
 
-/// Returns the words of a command whose name is the output of another command that names it: `$(echo ls)`, `$(which
-/// ls)`.
+/// Returns the words of a command whose name is the output of another command, which names it: `$(echo ls)`,
+/// `$(which ls)`.
 fn printed_words(words: &[ShellWord]) -> Option<Vec<ShellWord>> {
     let (first, rest) = words.split_first()?;
     let [script] = first.scripts.as_slice() else { return None };
