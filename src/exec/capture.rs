@@ -18,37 +18,37 @@ pub struct OutputCapture {
     spool: SpoolState,
 }
 
-/// The place for the whole of an output that memory does not hold.
+/// The file for the whole of an output, once memory does not hold it.
 #[derive(Clone)]
 pub struct OutputSpool {
-    /// Returns a new file for it.
+    /// Creates the file.
     pub open: Arc<dyn Fn() -> io::Result<File> + Send + Sync>,
-    /// The most bytes that are stored.
+    /// The maximum size of the file, in bytes.
     pub limit: u64,
 }
 
-/// What of an output is in a file.
+/// The part of an output that is stored in a file.
 #[derive(Clone, Debug, Default)]
 enum SpoolState {
-    /// Nothing ever is.
+    /// Nothing: there is no file for this output.
     #[default]
     Unused,
-    /// Nothing yet, since head and tail are still everything.
+    /// Nothing yet: head and tail still hold the whole output.
     Waiting(OutputSpool),
-    /// Its beginning: all of it, up to the limit.
+    /// The beginning of the output: all of it, up to the limit.
     Begun { file: Arc<File>, stored: u64, limit: u64 },
-    /// Nothing, since it could not be written.
+    /// Nothing: writing the file failed with this error.
     Failed(Arc<str>),
 }
 
 /// A part of an output that is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Omission {
-    /// The note in its place, with its line end.
+    /// The note that replaces the part, with its line end.
     pub note: String,
-    /// The number of lines that are left out as a whole.
+    /// The number of lines that are left out completely.
     pub lines: u64,
-    /// The number of bytes.
+    /// The number of bytes that are left out.
     pub bytes: u64,
 }
 
@@ -64,7 +64,7 @@ impl OutputCapture {
         Self { capacity, ..Self::default() }
     }
 
-    /// Returns the capture with a place for the whole of the output.
+    /// Returns the capture with a file for the whole of the output.
     pub fn with_spool(mut self, spool: Option<OutputSpool>) -> Self {
         self.spool = spool.map_or(SpoolState::Unused, SpoolState::Waiting);
         self
@@ -107,19 +107,19 @@ impl OutputCapture {
         match (&**file).write_all(taken) {
             Ok(()) => *stored += taken.len() as u64,
             Err(error) => {
-                // The session needs the space more.
+                // The session needs the disk space more than the output.
                 let _ = file.set_len(0);
                 self.spool = SpoolState::Failed(error.to_string().into());
             }
         }
     }
 
-    /// Passes the whole output on as [`text`](Self::text) has it, piece by piece. Returns what is not stored of it, as a
-    /// sentence without its end; `None` if it is whole.
+    /// Writes the whole output to `out`, piece by piece, in the form of [`text`](Self::text). Returns a sentence,
+    /// without its final period, about the part that is not stored; `None` if the output is complete.
     ///
     /// # Errors
     ///
-    /// Fails if the file can't be read, or the function fails.
+    /// Fails if the file can't be read, or `out` fails.
     pub fn write_whole(
         &self,
         out: &mut dyn FnMut(&str) -> io::Result<()>,
@@ -167,8 +167,8 @@ impl OutputCapture {
         Ok((missing > 0).then(|| format!("{missing} bytes of it are not stored: {reason}")))
     }
 
-    /// Returns the first and the last lines as text, and what is omitted between them. The note gives bytes if no whole
-    /// lines are known.
+    /// Returns the first and the last lines as text, and the omission between them. Its note gives the number of bytes
+    /// if no whole lines are known.
     pub fn excerpt(&self, first: usize, last: usize) -> (String, Option<Omission>) {
         let (front, back) = self.tail.as_slices();
         let tail = [front, back].concat();
@@ -198,18 +198,18 @@ impl OutputCapture {
         (text, Some(Omission { note, lines, bytes }))
     }
 
-    /// Returns how many lines were written; the last one need not have an end.
+    /// Returns the number of lines written, including a last line without a line end.
     pub fn lines(&self) -> u64 {
         let last = self.tail.back().or(self.head.last());
         self.line_ends + u64::from(last.is_some_and(|byte| *byte != b'\n'))
     }
 
-    /// Returns how many bytes were written.
+    /// Returns the number of bytes written.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Returns how many bytes between head and tail were dropped.
+    /// Returns the number of bytes that were dropped between head and tail.
     pub fn omitted(&self) -> u64 {
         self.total - (self.head.len() + self.tail.len()) as u64
     }
@@ -246,21 +246,21 @@ impl OutputCapture {
     }
 }
 
-/// Returns the number of lines, of which the last one need not have an end.
+/// Returns the number of lines, including a last line without a line end.
 fn count_lines(bytes: &[u8]) -> u64 {
     let ends = memchr::memchr_iter(b'\n', bytes).count() as u64;
     ends + u64::from(bytes.last().is_some_and(|byte| *byte != b'\n'))
 }
 
-/// Turns bytes into text without control characters, piece by piece.
+/// Converts bytes to text without control characters, piece by piece.
 struct PlainWriter<'a> {
     out: &'a mut dyn FnMut(&str) -> io::Result<()>,
-    /// The beginning of a character, or of a line end.
+    /// The beginning of an incomplete character or line end.
     pending: Vec<u8>,
 }
 
 impl PlainWriter<'_> {
-    /// Adds bytes, and returns how many bytes of text were passed on.
+    /// Adds bytes, and returns the number of bytes of text that were written.
     fn add(&mut self, bytes: &[u8]) -> io::Result<u64> {
         self.pending.extend_from_slice(bytes);
         let mut pieces = self.pending.utf8_chunks();
@@ -274,7 +274,7 @@ impl PlainWriter<'_> {
         Ok(text.len() as u64)
     }
 
-    /// Passes on what is left.
+    /// Writes the rest.
     fn finish(&mut self) -> io::Result<()> {
         let rest = std::mem::take(&mut self.pending);
         (self.out)(&strip_control_characters(&String::from_utf8_lossy(&rest)))
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(capture.text(), "one\n[... 10 bytes omitted ...]\nfour\n");
     }
 
-    /// Otherwise what the cut has left of a secret is not masked.
+    /// Without a line of its own, the rest of a cut secret would not be masked.
     #[test]
     fn the_note_about_a_cut_in_a_line_is_a_line_of_its_own() {
         assert_eq!(capture(&[b"abcdef"], 2).text(), "ab\n[... 2 bytes omitted ...]\nef");

@@ -21,19 +21,19 @@ use super::supervisor::protocol::{CommandWords, StartFailure};
 pub struct CommandSpec {
     /// Program and arguments.
     pub argv: Vec<OsString>,
-    /// Its working directory.
+    /// The working directory.
     pub cwd: PathBuf,
     /// Variables added to the environment of all commands.
     pub env: Vec<Variable>,
-    /// Its standard input.
+    /// The standard input.
     pub stdin: CommandInput,
-    /// Time after which it is terminated; `None` for no limit.
+    /// The time after which the command is terminated; `None` for no limit.
     pub timeout: Option<Duration>,
-    /// Time between termination and kill.
+    /// The time between termination and kill.
     pub kill_timeout: Duration,
-    /// How many bytes of the head, and of the tail, are kept of each output.
+    /// The size of the head, and of the tail, that are kept of each output, in bytes.
     pub kept_bytes: usize,
-    /// The place for the whole of each output; `None` to keep head and tail only.
+    /// The file for the whole of each output; `None` to keep head and tail only.
     pub spool: Option<OutputSpool>,
 }
 
@@ -50,28 +50,28 @@ pub enum CommandInput {
 /// The result of a command.
 #[derive(Clone, Debug)]
 pub struct CommandOutcome {
-    /// How the command ended.
+    /// The exit code, signal, or other reason of the end.
     pub end: CommandEnd,
-    /// Its standard output.
+    /// The standard output.
     pub stdout: OutputCapture,
-    /// Its standard error.
+    /// The standard error.
     pub stderr: OutputCapture,
-    /// The number of background processes that it left, which were killed.
+    /// The number of background processes that were still running at the end, and were killed.
     pub strays: u32,
-    /// The level of its confinement.
+    /// The level of confinement.
     pub level: SandboxLevel,
-    /// Files that it created at protected paths; renamed since.
+    /// Files that the command created at protected paths; they have been renamed.
     pub renamed: Vec<PathBuf>,
-    /// Connections refused by the list of allowed hosts.
+    /// Connections refused because of the list of allowed hosts.
     pub refused: Vec<ConnectionRefusal>,
-    /// Protected paths that it changed; restored since.
+    /// Protected paths that the command changed; they have been restored.
     pub restored: Vec<PathBuf>,
-    /// What happened to changes of files that git executes or follows, one sentence each.
+    /// Notices about changed files that git executes or follows, one sentence each.
     pub notices: Vec<String>,
 }
 
 impl CommandOutcome {
-    /// Returns how the command failed, followed by its output; `None` if it exited with code 0.
+    /// Returns a description of the failure, followed by the output; `None` if the command exited with code 0.
     pub fn failure(&self) -> Option<String> {
         let how = match self.end {
             CommandEnd::Exited(0) => return None,
@@ -88,26 +88,26 @@ impl CommandOutcome {
     }
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandEnd {
-    /// It exited with this code.
+    /// The command exited with this code.
     Exited(i32),
-    /// It was ended by a signal from elsewhere.
+    /// The command was ended by this signal, which came from elsewhere.
     Signalled(i32),
-    /// It reached its time limit.
+    /// The command reached its time limit.
     TimedOut,
-    /// The caller cancelled it.
+    /// The caller cancelled the command.
     Cancelled,
-    /// It exceeded its memory limit and was killed.
+    /// The command exceeded its memory limit and was killed.
     OutOfMemory,
-    /// It could not be killed.
+    /// The command could not be killed.
     Stuck,
-    /// Its supervisor ended without a report. The command may have run completely, partly, or not at all.
+    /// The supervisor ended without a report. The command may have run completely, partly, or not at all.
     Lost,
 }
 
-/// Why a command was not run.
+/// An error that kept a command from being run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ExecError {
@@ -117,7 +117,7 @@ pub enum ExecError {
     /// The working directory does not exist.
     #[error("the working directory '{0}' does not exist")]
     NoFolder(PathBuf),
-    /// It exceeds the system's limit for a command line.
+    /// The command line exceeds the limit of the system.
     #[error("the command is too long for the system; put it into a script file")]
     TooLong,
     /// The system has too many processes or threads.
@@ -126,7 +126,7 @@ pub enum ExecError {
     /// Too many files are open.
     #[error("too many files are open ({0})")]
     NoFiles(String),
-    /// The system refused to start it.
+    /// The system refused to start the command.
     #[error("the command could not be started: {0}")]
     Start(String),
     /// The folder for temporary files cannot be created.
@@ -135,7 +135,7 @@ pub enum ExecError {
     /// The supervisor could not be started.
     #[error("the supervisor of commands could not be started: {0}")]
     Supervisor(#[source] io::Error),
-    /// A link is on the way to the workspace now.
+    /// The path of the workspace has become a link, or leads through one.
     #[error("the workspace {} has become a link to {}", .0.display(), .1.display())]
     Replaced(PathBuf, PathBuf),
     /// The supervisor ended before the command was started.
@@ -148,18 +148,19 @@ pub enum ExecError {
     Unconfined(String),
 }
 
-/// What a system needs to confine commands, as help for the user.
+/// The requirements for confining commands, as help for the user.
 pub const CONFINEMENT_HELP: &str = "confining commands takes user namespaces, or Landlock for a part of it (in a container: a runtime \
                         that allows them; on Ubuntu: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`)";
 
-/// The longest argument that the system accepts, less some reserve for what the shell adds.
+/// The longest argument that the system accepts, less a reserve for what the shell adds.
 const MAX_WORD_LENGTH: usize = 120 * 1024;
 
 impl CommandSpec {
     /// Returns a command line for the shell.
     pub fn shell(line: &str, cwd: impl Into<PathBuf>) -> Self {
         let (argv, stdin) = if line.len() > MAX_WORD_LENGTH {
-            // Too long for a single argument: the shell reads it from its standard input, which is empty afterwards.
+            // The line is too long for a single argument: the shell reads it from its standard input, which is empty
+            // afterwards.
             let read = r#"eval "$(cat)" </dev/null"#;
             (["-c", read].map(OsString::from), CommandInput::Bytes(line.as_bytes().into()))
         } else {
@@ -190,7 +191,7 @@ impl CommandSpec {
     /// Returns the error for a failed start.
     pub(super) fn start_error(&self, fault: StartFailure) -> ExecError {
         let StartFailure { errno, error, folder_exists: folder } = fault;
-        // The system reports a missing folder and a missing program alike.
+        // The system reports the same error for a missing folder and a missing program.
         match errno.map(Errno::from_raw_os_error) {
             Some(Errno::NOENT | Errno::NOTDIR) if !folder => ExecError::NoFolder(self.cwd.clone()),
             Some(Errno::NOENT) => {
@@ -205,7 +206,7 @@ impl CommandSpec {
     }
 }
 
-/// Models write for bash, which not every system has.
+/// Returns the path of bash if the system has it, since models write for bash; otherwise that of another shell.
 fn shell_path() -> &'static str {
     let bash = ["/bin/bash", "/usr/bin/bash"];
     bash.into_iter().find(|path| Path::new(path).exists()).unwrap_or("/bin/sh")

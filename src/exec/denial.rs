@@ -1,7 +1,7 @@
-//! Explains a command that failed because of its confinement, and how to allow what was denied.
+//! Explains why the confinement made a command fail, and how to allow the denied access.
 //!
-//! The system reports no more than "permission denied". So the command's error messages are read here, and compared
-//! with what this unconfined process may do with the same file.
+//! The system reports only "permission denied". So this module reads the error messages of the command, and compares
+//! them with the access that this unconfined process has to the same files.
 
 use std::path::{Path, PathBuf};
 
@@ -9,19 +9,19 @@ use rustix::fs::{Access, access};
 
 use super::confine::policy::{NetworkAccess, SandboxMode, SandboxPolicy};
 
-/// Messages of programs that may not write. Here and below, `|` separates them.
+/// Messages of programs without write access. Here and below, `|` separates alternatives.
 const WRITE_MESSAGES: &str = "\
     Read-only file system|Permission denied|Operation not permitted|EROFS|EACCES|EPERM|Errno 13]|\
     Errno 30]";
 
-/// Those of them that nearly always come from the confinement, also in the output of a command that succeeds: one whose
-/// errors another program reads has the exit code of that.
+/// The messages among them that nearly always come from the confinement, even if the command succeeds: if another
+/// program reads a command's errors, the exit code is that of the other program.
 const SURE_MESSAGES: &str = "Read-only file system|EROFS|Errno 30]";
 
-/// Messages of git that could not bring a file to its new version.
+/// Messages of git when it fails to update a file.
 const GIT_MESSAGES: &str = "unable to unlink|unable to create file";
 
-/// Messages of programs that may not move or remove the parent of a protected path.
+/// Messages of programs that try to move or remove the parent of a protected path.
 const BUSY_MESSAGES: &str = "Device or resource busy|EBUSY|Errno 16]";
 
 /// Messages of programs without a network.
@@ -30,7 +30,7 @@ const NETWORK_MESSAGES: &str = "\
     Couldn't resolve host|Temporary failure in name resolution|Name or service not known|\
     ENETUNREACH|EAI_AGAIN|ENOTFOUND|no such host|socket: Operation not permitted";
 
-/// Messages of programs that lack a key or a password, and the file that they looked for.
+/// Messages of programs that lack a key or a password, each with the file that they looked for.
 const LOGIN_MESSAGES: [(&str, &str); 6] = [
     ("Permission denied (publickey|Host key verification failed", "~/.ssh"),
     (
@@ -43,13 +43,13 @@ const LOGIN_MESSAGES: [(&str, &str); 6] = [
     ("Unable to locate credentials", "~/.aws"),
 ];
 
-/// Messages of programs that may not read a file, or find none.
+/// Messages of programs that may not read a file, or do not find it.
 const READ_MESSAGES: &str = "Permission denied|No such file or directory|EACCES";
 
-/// The number of lines that are examined, at the end of an output.
+/// The number of lines examined at the end of an output.
 const MAX_LINES: usize = 200;
 
-/// Returns the lines of an output that show a denial also if the command has succeeded, the last ones first.
+/// Returns the lines that show a denial even if the command has succeeded, the last lines first.
 pub fn sure_denials(output: &str) -> String {
     let last = output.lines().rev().take(MAX_LINES);
     last.filter(|line| says(line, SURE_MESSAGES)).collect::<Vec<_>>().join("\n")
@@ -59,7 +59,7 @@ fn says(line: &str, all: &str) -> bool {
     all.split('|').any(|text| line.contains(text))
 }
 
-/// Returns what the confinement denied, for the model; `None` if there is no sign of a denial.
+/// Returns an explanation of the denied access for the model; `None` if there is no sign of a denial.
 pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Option<String> {
     let lines = || output.lines().rev().take(MAX_LINES);
     if lines().any(|line| says(line, NETWORK_MESSAGES)) {
@@ -100,7 +100,7 @@ pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Optio
     }
     let is_left = lines().any(|line| says(line, GIT_MESSAGES));
     let protected = |path: &Path| {
-        // Committing everything would take the change back that git could not make.
+        // A commit of all files would revert the change that git failed to make in the work tree.
         let left = match is_left {
             true => {
                 ". The working tree has its old version now and the index the new one: don't commit it (no `git commit -a`)"
@@ -141,12 +141,13 @@ pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Optio
     })
 }
 
-/// Returns the repository that a path is in. What git runs or follows in it stays protected where it is writable.
+/// Returns the repository that contains a path. Files of it that git runs or follows stay protected where it is
+/// writable.
 fn repository_of(path: &Path) -> Option<&Path> {
     path.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == ".git"))
 }
 
-/// Returns whether the confinement, and not the system's permissions, denied writing there.
+/// Returns whether the confinement, rather than the system's permissions, denies writing a path.
 fn is_denied_by_sandbox(path: &Path, policy: &SandboxPolicy) -> bool {
     let writable = policy.writable_roots();
     let is_protected = policy.protected.iter().any(|protected| path.starts_with(protected));
@@ -168,7 +169,7 @@ fn possible_paths<'a>(whole: &'a str, cwd: &'a Path) -> impl Iterator<Item = Pat
         .map(|word| word.trim_end_matches(':'))
         .filter(|word| !word.is_empty() && (word.contains('/') || cwd.join(word).exists()))
         .map(|word| {
-            // git names its files as from the top of the work tree.
+            // git names its files relative to the top of the work tree.
             let mut above = cwd.ancestors().filter(|_| word.starts_with(".git/"));
             let top = above.find(|folder| folder.join(".git").exists());
             normalize_path(&top.unwrap_or(cwd).join(word))

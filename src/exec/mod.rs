@@ -1,21 +1,22 @@
-//! Layer 3: commands, supervised, confined, and ended with everything that they started.
+//! Layer 3: commands, supervised, confined, and ended together with everything that they started.
 //!
-//! [`Supervisor`] runs a [`CommandSpec`] and returns its [`CommandOutcome`], through a process of its own, which is this
-//! program started again ([`helper`]): the leader of a session without a terminal, the parent of every orphaned process,
-//! confined by the [`SandboxPolicy`] before it starts anything. It stays up for the next command. When its connection to
-//! the engine closes, for whatever reason, it kills what runs.
+//! [`Supervisor`] runs a [`CommandSpec`] and returns its [`CommandOutcome`]. It does so through a separate process,
+//! which is this program started again ([`helper`]). That process leads a session without a terminal, adopts every
+//! orphaned process, and is confined by the [`SandboxPolicy`] before it starts anything. It stays alive for the next
+//! command. When its connection to the engine closes, for whatever reason, it kills the running command.
 //!
 //! [`Supervisor::open`] starts a long-lived command, with pipes to its standard files.
 //!
-//! A command has no terminal and no input, an environment without secrets ([`clean_environment`]), and a time limit: it is
-//! terminated, then killed, with everything that it started. Head and tail of its output are kept.
+//! A command has no terminal and no input, an environment without secrets ([`clean_environment`]), and a time limit,
+//! after which it is terminated, then killed, together with everything that it started. Head and tail of its output are
+//! kept.
 //!
 //! | module | job |
 //! |---|---|
-//! | `command`, `capture`, `environment` | a command, its result, its output, its variables |
+//! | `command`, `capture`, `command_env` | a command, its result, its output, its variables |
 //! | `supervisor` | the supervisors and their protocol, the processes of a command, long-lived commands |
 //! | `confine` | the policy and the layers that enforce it: namespaces, mounts, Landlock, seccomp, Seatbelt |
-//! | `protected`, `repository` | protected paths, and what git would execute, kept as they are |
+//! | `protected`, `repository` | protected paths, and files that git would execute, kept unchanged |
 //! | `egress` | the proxy for the network limited to a list of hosts |
 //! | `package_caches` | private caches over those of the user |
 //! | `denial` | explains a command that failed because of its confinement |

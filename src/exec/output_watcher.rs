@@ -1,4 +1,4 @@
-//! Passes the last lines of a running command's output to those who watch it, without delaying the command.
+//! Reports the last lines of a running command's output, without delaying the command.
 
 use std::time::{Duration, Instant};
 
@@ -6,36 +6,36 @@ use super::capture::strip_control_characters;
 use super::supervisor::CommandSink;
 use super::supervisor::worker::SupervisorWorker;
 
-/// The time between two reports.
+/// The minimum time between two reports.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// The output that is kept, in bytes.
+/// The size of the kept end of the output, in bytes.
 const KEPT_BYTES: usize = 2_048;
 
-/// The lines of a report.
+/// The number of lines in a report.
 const REPORTED_LINES: usize = 5;
 
-/// The end of an output, reported a few times a second while it grows.
+/// Watches the end of an output, and reports it a few times a second while it grows.
 pub(super) struct OutputWatcher<'a> {
     report: &'a dyn Fn(&str),
     /// The last complete lines.
     tail: OutputEnd,
-    /// The unfinished lines of both outputs, each of which can end with a part of a secret.
+    /// The unfinished lines of both outputs; each of them may end with a part of a secret.
     partial: [OutputEnd; 2],
     reported_at: Instant,
     is_new: bool,
 }
 
-/// The end of an output. A line that has lost its beginning is replaced by a note: it could begin within a secret, which
+/// The end of an output. A line without its beginning is replaced by a note: it could begin within a secret, which
 /// would not be masked.
 #[derive(Default)]
 struct OutputEnd {
     bytes: Vec<u8>,
-    /// Whether the bytes are a line, not ended yet, that has lost its beginning.
+    /// Whether the bytes are an unfinished line without its beginning.
     is_cut: bool,
 }
 
-/// Stands for a line that has lost its beginning.
+/// The replacement for a line without its beginning.
 const LONG_LINE: &[u8] = b"[a long line]";
 
 impl<'a> OutputWatcher<'a> {
@@ -72,7 +72,7 @@ impl CommandSink for OutputWatcher<'_> {
 }
 
 impl OutputWatcher<'_> {
-    /// Reports what is new, if it is time.
+    /// Reports new output, if it is time.
     fn report_due(&mut self) {
         if self.remaining() == Some(Duration::ZERO) {
             let [one, other] = &self.partial;
@@ -84,7 +84,7 @@ impl OutputWatcher<'_> {
 }
 
 impl OutputEnd {
-    /// Appends bytes, and removes the first ones that are too many.
+    /// Appends bytes, and removes surplus bytes at the beginning.
     fn extend(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         let surplus = self.bytes.len().saturating_sub(KEPT_BYTES);
@@ -93,7 +93,7 @@ impl OutputEnd {
         if self.is_cut
             && let Some(end) = memchr::memchr2(b'\n', b'\r', &self.bytes)
         {
-            // What is written over is not shown.
+            // A line that ends with a carriage return was overwritten, and gets no note.
             let note = if self.bytes[end] == b'\n' { LONG_LINE } else { b"" };
             self.bytes.splice(..end, note.iter().copied());
             self.is_cut = false;
@@ -105,7 +105,7 @@ impl OutputEnd {
     }
 }
 
-/// Returns the last lines as text. Of a line that was written over, as by a progress bar, the last state counts.
+/// Returns the last lines as text. An overwritten line, such as a progress bar, is shown in its last state.
 fn last_lines(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let lines = text.lines().map(|line| line.trim_end_matches('\r'));
@@ -142,7 +142,7 @@ mod tests {
         assert!(reports.borrow()[0].ends_with("\none"));
     }
 
-    /// Otherwise a part of a secret would not be masked.
+    /// If the line were shown, a part of a secret would not be masked.
     #[test]
     fn a_line_that_has_lost_its_beginning_is_not_shown() {
         let reports = RefCell::new(Vec::new());
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(reports[5], "[a long line]\nlast\nend");
     }
 
-    /// Otherwise it would not be masked.
+    /// In a divided line, a secret would not be masked.
     #[test]
     fn a_line_is_not_divided_by_error_output() {
         let reports = RefCell::new(Vec::new());

@@ -1,11 +1,11 @@
-//! The caches of package managers: commands read those of the user, and write private copies, from which nothing runs
-//! outside the confinement.
+//! The caches of package managers: commands read those of the user and write private copies. Nothing in the private
+//! copies is run outside the confinement.
 //!
-//! With mount namespaces, a private folder is mounted over the user's folder (an overlay): earlier downloads are
-//! available, and changes stay in the private folder. If the user has no such folder, or the overlay is not possible,
+//! With mount namespaces, a private folder is mounted over the user's folder as an overlay: earlier downloads are
+//! available, and changes stay in the private folder. If the user has no such folder, or an overlay is not possible,
 //! variables such as `CARGO_HOME` name a private folder instead.
 //!
-//! Private folders are kept, one set for each workspace: a project cannot change what another project builds with.
+//! Private folders are kept, one set per workspace, so that a project cannot change what another project builds with.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -29,10 +29,10 @@ use crate::workspace::{create_private_folder, remove_tree, replace_file};
 /// The caches of package managers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackageCaches {
-    /// The folder of the private folders; `None` if there are no caches.
+    /// The parent of the private folders; `None` if there are no caches.
     #[serde(with = "stored_path")]
     pub store: Option<PathBuf>,
-    /// One for each known tool.
+    /// The caches, one for each known tool.
     pub caches: Vec<PackageCache>,
 }
 
@@ -50,11 +50,11 @@ pub struct PackageCache {
     pub linked: Vec<String>,
 }
 
-/// All supported tools. An outer folder in the home comes before an inner one. Each has
+/// All supported tools. An outer folder in the home precedes its inner ones. Each entry has
 ///
 /// 1. the name of its private folder,
 /// 2. the variable with which the user sets the location,
-/// 3. its path in the home if the variable is not set; empty if it is then part of another cache,
+/// 3. its path in the home if the variable is not set; empty if the folder is then part of another cache,
 /// 4. variables for the private folder, each with a suffix to its path,
 /// 5. settings in the user's folder that the private folder links to.
 const TOOLS: [[&str; 5]; 27] = [
@@ -62,7 +62,7 @@ const TOOLS: [[&str; 5]; 27] = [
     ["cargo", "CARGO_HOME", ".cargo", "CARGO_HOME", "config.toml config"],
     // Without an overlay, there is no substitute for the user's tool chains.
     ["rustup", "RUSTUP_HOME", ".rustup", "", ""],
-    // Packages that are installed for all projects of the user are in those of these managers of versions.
+    // Packages that are installed for all projects of the user are in the folders of these version managers.
     ["pyenv", "PYENV_ROOT", ".pyenv", "", ""],
     ["nvm", "NVM_DIR", ".nvm", "", ""],
     ["rbenv", "RBENV_ROOT", ".rbenv", "", ""],
@@ -101,8 +101,8 @@ const TOOLS: [[&str; 5]; 27] = [
     ["sccache", "SCCACHE_DIR", "", "SCCACHE_DIR", ""],
 ];
 
-/// The variable with options for Maven. They name the repository in the private folder, and are appended to those of the
-/// user.
+/// The variable with options for Maven. The options name the repository in the private folder, and are appended to the
+/// user's.
 const MAVEN_OPTIONS: &str = "MAVEN_OPTS";
 
 /// Folders of programs in private folders, appended to the search path.
@@ -110,14 +110,14 @@ const PROGRAM_FOLDERS: [(&str, &str); 4] =
     [("cargo", "bin"), ("go", "bin"), ("uv-data", "bin"), ("pnpm", "")];
 
 impl PackageCaches {
-    /// Returns the caches of a user with this home and these variables; `store` holds the private folders.
+    /// Returns the caches of a user with this home and these variables; `store` is the parent of the private folders.
     pub fn detect<'a>(
         store: PathBuf,
         home: Option<&Path>,
         variable: impl Fn(&str) -> Option<&'a str>,
     ) -> Self {
         let cache = |[name, set_by, in_home, variables, linked]: [&str; 5]| {
-            // Go writes to the first of several folders.
+            // Of several folders, Go writes to the first.
             let set = variable(set_by).and_then(|set| set.split(':').next());
             let set = set.map(PathBuf::from).filter(|set| set.is_absolute());
             if set.is_none() && in_home.is_empty() {
@@ -206,7 +206,7 @@ impl PackageCaches {
 /// The file next to the private folders that holds the path of their workspace.
 const OWNER: &str = "workspace";
 
-/// The least time that private folders are kept after the last use: a workspace may be moved, or its disk mounted again.
+/// The minimum time for which unused private folders are kept: a workspace may be moved, or its disk mounted again.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Removes the private folders of workspaces that no longer exist.
@@ -230,8 +230,8 @@ pub fn sweep_caches(all: &Path) {
     }
 }
 
-/// Opens a folder that commands may write, in a parent that they cannot replace. If a command replaced it, the
-/// replacement is removed: a link would lead out of the private folders.
+/// Opens a folder that commands may write, in a parent that they cannot replace. If a command has replaced the folder,
+/// the replacement is removed: a link would lead out of the private folders.
 fn open_private_folder(all: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let made = || match mkdirat(all, name, FileMode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => open_folder(all, Path::new(name)),
@@ -249,8 +249,8 @@ fn open_folder(at: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(at, path, flags, FileMode::empty())?)
 }
 
-/// Returns the options for Maven: those of the user, and a repository in a private folder. `None` if Maven's script
-/// would split the path.
+/// Returns the user's options for Maven, and a repository in a private folder. `None` if Maven's script would split the
+/// path.
 fn maven_options(private: &Path) -> Option<OsString> {
     let path = private.to_str().filter(|path| !path.contains(char::is_whitespace))?;
     let mut value = std::env::var_os(MAVEN_OPTIONS).unwrap_or_default();
@@ -261,15 +261,15 @@ fn maven_options(private: &Path) -> Option<OsString> {
     Some(value)
 }
 
-/// A set of private folders for overlays, locked against other processes: two overlays with the same upper folder are
-/// undefined.
+/// A set of private folders for overlays, locked against other processes: the behavior of two overlays with the same
+/// upper folder is undefined.
 #[cfg(target_os = "linux")]
 pub(super) struct OverlayFolders {
     folder: PathBuf,
     _lock: File,
 }
 
-/// The number of sets.
+/// The maximum number of sets.
 #[cfg(target_os = "linux")]
 const MAX_SETS: usize = 32;
 
@@ -328,7 +328,7 @@ mod tests {
         sweep_caches(&path("all"));
         let left = ["a", "b", "c"].map(|name| path("all").join(name).exists());
         assert_eq!(left, [false, true, true]);
-        // It was used a moment ago.
+        // The folder was used a moment ago.
         PackageCaches::detect(path("all/c"), None, |_| None)
             .create_folders(&path("there"))
             .unwrap();

@@ -1,7 +1,7 @@
 //! Paths in messages and records, in the form of [`FilePath`].
 //!
-//! Names of files need not be UTF-8, and a command can choose such a name. `PathBuf` itself can't be serialized then. Used
-//! as `#[serde(with = "stored_path")]`.
+//! File names need not be UTF-8, and a command can choose a name that `PathBuf` can't serialize. This module is used as
+//! `#[serde(with = "stored_path")]`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,15 +35,15 @@ pub(super) fn deserialize<'de, V: WithPaths, D: Deserializer<'de>>(
     V::from_stored(stored).ok_or_else(|| D::Error::custom("invalid path"))
 }
 
-/// A value with paths.
+/// A value that contains paths.
 pub(super) trait WithPaths: Sized {
-    /// What is stored for it.
+    /// The serialized form.
     type Stored: Serialize + DeserializeOwned;
 
-    /// Returns what is stored.
+    /// Returns the serialized form.
     fn to_stored(&self) -> Self::Stored;
 
-    /// Returns the value; `None` if it is invalid.
+    /// Returns the value of a serialized form; `None` if it is invalid.
     fn from_stored(stored: Self::Stored) -> Option<Self>;
 }
 
@@ -147,7 +147,7 @@ mod tests {
         };
         let text = serde_json::to_string(&example).unwrap();
         assert_eq!(serde_json::from_str::<Example>(&text).unwrap(), example);
-        // Records of older versions have plain text.
+        // Records of older versions contain plain text.
         assert!(text.contains("\"/plain/ü\""), "{text}");
         for wrong in ["\"\\u0000f\"", "\"\\u0000xx\""] {
             let text = format!("{{\"one\":{wrong},\"list\":[],\"may_be\":null,\"map\":{{}}}}");

@@ -12,18 +12,18 @@ use super::hook_output::HookOutput;
 use crate::exec::{CommandEnd, CommandInput, CommandSpec, Supervisor};
 use crate::port::EffectContext;
 
-/// The longest output of a hook, in bytes.
+/// The maximum length of a hook's output, in bytes.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
-/// The exit code for blocking.
+/// The exit code of a hook that blocks.
 const BLOCK_EXIT_CODE: i32 = 2;
 
-/// A hook that is a command. It is confined like other commands of its supervisor, and nothing of it survives its time
-/// limit.
+/// A hook that is a command. It is confined like other commands of its supervisor, and no process of it survives its
+/// time limit.
 ///
-/// It reads the [`HookInput`] as JSON. With exit code 0 its output is parsed as a [`HookOutput`]; 2 blocks, with its
-/// standard error as the reason; any other code is a failure. For a changed file, all of its output is text for the
-/// model, and the variable `ARCHITECT_EDITED_FILE` has the name of the file.
+/// The command reads the [`HookInput`] as JSON. With exit code 0, its output is parsed as a [`HookOutput`]. With exit
+/// code 2, it blocks, and its standard error is the reason. Any other code is a failure. For a changed file, its whole
+/// output is text for the model, and the variable `ARCHITECT_EDITED_FILE` contains the name of the file.
 #[derive(Clone)]
 pub struct CommandHook {
     command: String,
@@ -57,13 +57,13 @@ impl CommandHook {
         let session = &self.session;
         let mut env = vec![
             ("ARCHITECT_HOOK".into(), input.point().as_str().into()),
-            // Processes started by this command know their depth.
+            // Processes started by this command learn their depth from it.
             ("ARCHITECT_HOOK_DEPTH".into(), (session.depth + 1).to_string().into()),
             ("ARCHITECT_SESSION_ID".into(), (*session.id).into()),
             ("ARCHITECT_WORKSPACE".into(), session.workspace.clone().into_os_string()),
         ];
         if let HookInput::PostEdit { file, .. } = input {
-            // With its folder, the name is not taken for an option.
+            // With its folder, the name can't be mistaken for an option.
             let name = file.as_path().as_os_str();
             let is_option = name.as_encoded_bytes().starts_with(b"-");
             let name = if is_option { Path::new(".").join(name).into() } else { name.into() };
@@ -73,7 +73,7 @@ impl CommandHook {
             env,
             stdin: CommandInput::Bytes(input.to_json(session).to_string().into_bytes().into()),
             timeout: Some(self.timeout),
-            // For the head, and again for the tail.
+            // This size applies to the head and to the tail.
             kept_bytes: MAX_OUTPUT_BYTES / 2,
             ..CommandSpec::shell(&self.command, &session.workspace)
         }

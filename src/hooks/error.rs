@@ -4,34 +4,34 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why a hook failed.
+/// The reason why a hook failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HookError {
-    /// It cannot be started.
+    /// The hook cannot be started.
     #[error("it could not be started: {0}")]
     Start(String),
-    /// It took too long and was killed.
+    /// The hook exceeded its time limit and was killed.
     #[error("it took longer than {} s and was killed", .0.as_secs_f64())]
     TimedOut(Duration),
-    /// It ended with an exit code without a meaning.
+    /// The hook ended with an exit code that has no meaning.
     #[error("it ended with exit code {code}{}", quote_stderr(.stderr))]
     Exit {
-        /// The code.
+        /// The exit code.
         code: i32,
-        /// What it wrote to its standard error.
+        /// The text that the hook wrote to its standard error.
         stderr: String,
     },
-    /// It was ended by a signal.
+    /// The hook was ended by a signal.
     #[error("it was ended by signal {0}")]
     Signal(i32),
-    /// Its output is invalid.
+    /// The output of the hook is invalid.
     #[error("{0}")]
     Output(String),
-    /// It panicked.
+    /// The hook panicked.
     #[error("it failed unexpectedly: {0}")]
     Panic(String),
-    /// It was cancelled.
+    /// The hook was cancelled.
     #[error("it was cancelled")]
     Cancelled,
 }

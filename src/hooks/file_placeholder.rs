@@ -1,9 +1,9 @@
 //! The placeholder for a file name in a shell command.
 //!
-//! The model chooses file names, and a name may contain anything. So it never becomes part of the command: `{file}` is
-//! replaced by a variable that holds the name, in the form that fits the surrounding quotes. A shell does not parse the
-//! value of a variable again, but a program that gets it in a script does. So the placeholder is a word of its own, or
-//! part of one that has only characters of paths.
+//! The model chooses file names, and a name may contain any characters. So it never becomes part of the command:
+//! `{file}` is replaced by a variable that holds the name, in the form that fits the surrounding quotes. A shell does
+//! not parse the value of a variable again, but a program that gets the value in a script does. So the placeholder must
+//! be a word of its own, or be in a word that otherwise contains only path characters.
 
 use thiserror::Error;
 
@@ -13,13 +13,13 @@ pub(super) const FILE_VARIABLE: &str = "ARCHITECT_EDITED_FILE";
 /// The placeholder in a command.
 const FILE_PLACEHOLDER: &str = "{file}";
 
-/// Programs that pass their words to a shell.
+/// Programs that pass their arguments to a shell.
 const SHELL_STARTERS: [&str; 3] = ["parallel", "ssh", "watch"];
 
 /// Programs whose first word is a script, unless an option names one.
 const SCRIPT_PROGRAMS: [&str; 6] = ["awk", "gawk", "jq", "mawk", "sed", "trap"];
 
-/// Programs that start the one behind them.
+/// Programs that start the program after them.
 const PROGRAM_STARTERS: [&str; 11] = [
     "command", "doas", "env", "exec", "nice", "nohup", "setsid", "stdbuf", "sudo", "time",
     "timeout",
@@ -28,10 +28,10 @@ const PROGRAM_STARTERS: [&str; 11] = [
 /// Long options before a script.
 const SCRIPT_OPTIONS: [&str; 6] = ["command", "eval", "exec", "execute", "expression", "print"];
 
-/// The characters that a word may have besides `{file}`, apart from letters and digits.
+/// The characters that a word may have in addition to `{file}`, letters and digits.
 const PATH_CHARACTERS: &str = "/._-+=:,@%";
 
-/// `{file}` is at a position where the name could be parsed as code.
+/// The error for a `{file}` at a position where the name could be parsed as code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "`{{file}}` stands {0}, where the name could run as code; write \"${FILE_VARIABLE}\" there, with these quotes, and \
@@ -43,17 +43,16 @@ pub struct UnsafePlaceholder(&'static str);
 ///
 /// # Errors
 ///
-/// Fails when one is at a position where the name would be parsed as part of the command.
+/// Fails when a placeholder is at a position where the name would be parsed as part of the command.
 pub fn check_placeholder(command: &str) -> Result<(), UnsafePlaceholder> {
     with_variable(command).map(drop)
 }
 
-/// Returns the command with the variable in place of `{file}`.
+/// Returns the command with the variable in place of each `{file}`.
 ///
 /// # Errors
 ///
-/// Fails where the parsing by the shell is unclear, and where the name could become part of a script, as in
-/// `sh -c "cat {file}"`.
+/// Fails if the shell's parsing is unclear, and if the name could become part of a script, as in `sh -c "cat {file}"`.
 pub(super) fn with_variable(command: &str) -> Result<String, UnsafePlaceholder> {
     let mut scan = CommandScan::default();
     let mut rest = command;
@@ -81,7 +80,7 @@ struct CommandScan {
     word: String,
     /// Whether the program of the current simple command has been named.
     has_program: bool,
-    /// Whether the next word that is no option is a script.
+    /// Whether the next word that is not an option is a script.
     expects_script: bool,
     /// Whether a word has begun; it may be empty.
     is_in_word: bool,
@@ -117,7 +116,7 @@ impl CommandScan {
         Ok(FILE_PLACEHOLDER.len())
     }
 
-    /// Parses anything but a placeholder, and returns its length in bytes.
+    /// Parses anything except a placeholder, and returns its length in bytes.
     fn read(&mut self, rest: &str, next: char) -> Result<usize, UnsafePlaceholder> {
         let (long, quotes) = match (self.quotes, next) {
             (QuoteState::Comment, '\n') => (1, QuoteState::None),
@@ -157,7 +156,7 @@ impl CommandScan {
         (next.len_utf8(), self.quotes)
     }
 
-    /// Parses a backslash. Between double quotes it is literal before most characters, but not before the inserted
+    /// Parses a backslash. Between double quotes, it is literal before most characters, but not before the inserted
     /// variable.
     fn read_escape(&mut self, rest: &str) -> usize {
         let Some(next) = rest.chars().nth(1) else { return 1 };
@@ -178,7 +177,7 @@ impl CommandScan {
         }
     }
 
-    /// Parses a dollar sign. `${file}` is a variable of the shell, not a placeholder.
+    /// Parses a dollar sign. `${file}` is a shell variable, not a placeholder.
     fn read_expansion(&mut self, rest: &str) -> usize {
         self.read_text('$');
         match rest.chars().nth(1) {
@@ -207,7 +206,7 @@ impl CommandScan {
         let word = std::mem::take(&mut self.word);
         let name = word.rsplit('/').next().unwrap_or_default();
         let is_program = !self.has_program;
-        // Variables, options, and the time of `timeout` may stand before it.
+        // Variables, options, and the time of `timeout` may precede the program.
         self.has_program |= !(PROGRAM_STARTERS.contains(&name)
             || word.contains('=')
             || word.starts_with(|c: char| c == '-' || c.is_ascii_digit()));
@@ -221,7 +220,7 @@ impl CommandScan {
                 return Err(UnsafePlaceholder("beside blanks or special characters"));
             }
         }
-        // Other options may stand before the script, and `--`.
+        // Other options, and `--`, may precede the script.
         self.expects_script = is_script_option(&word)
             || is_program && SCRIPT_PROGRAMS.contains(&name)
             || self.expects_script && word.starts_with('-');
@@ -269,7 +268,7 @@ mod tests {
         "é \u{1f600}",
     ];
 
-    /// Commands, with the output before and after the name.
+    /// Commands, with their output before and after the name.
     const COMMANDS: [(&str, &str, &str); 15] = [
         ("printf %s {file}", "", ""),
         ("printf %s \"{file}\"", "", ""),

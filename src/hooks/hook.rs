@@ -1,4 +1,4 @@
-//! The hook trait, and where hooks apply.
+//! The hook trait, and the matcher that selects the inputs of a hook.
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::types::{HookFailurePolicy, matches_wildcard};
 
 /// A hook, called at a point of a run.
 pub trait Hook: Send + Sync {
-    /// Handles an input. When the context is cancelled, it should return soon; its result is then ignored.
+    /// Handles an input. When the context is cancelled, it should return soon; the result is then ignored.
     ///
     /// # Errors
     ///
-    /// Fails when it has no answer.
+    /// Fails when the hook has no answer.
     fn run(&self, occasion: &HookInput, scope: &EffectContext) -> Result<HookOutput, HookError>;
 
-    /// Returns the time limit of a call, by which the machine extends its own.
+    /// Returns the time limit of a call, by which the machine extends its own limit.
     fn timeout(&self) -> Duration {
         Duration::from_secs(10)
     }
@@ -35,29 +35,30 @@ where
     }
 }
 
-/// Where a hook applies.
+/// Selects the inputs that a hook is called for.
 #[derive(Clone, Debug)]
 pub struct HookMatcher {
-    /// Its name.
+    /// The name of the hook.
     pub name: Arc<str>,
-    /// The point.
+    /// The point of the run.
     pub point: HookPoint,
     /// A pattern for the names of tools; `None` for all.
     pub tools: Option<String>,
     /// The files; `None` for all.
     pub files: Option<GlobSet>,
-    /// What happens when it fails.
+    /// The reaction to a failure of the hook.
     pub on_failure: HookFailurePolicy,
 }
 
 impl HookMatcher {
-    /// Returns a matcher for everything at a point.
+    /// Returns a matcher for all inputs at a point.
     pub fn for_point(point: HookPoint, name: &str) -> Self {
         let on_failure = HookFailurePolicy::Ignore;
         Self { name: name.into(), point, tools: None, files: None, on_failure }
     }
 
-    /// Limits the matcher to files: patterns as in `.gitignore`, where one without `/` matches the file name alone.
+    /// Limits the matcher to files, given by patterns as in `.gitignore`; a pattern without `/` matches the file name
+    /// alone.
     ///
     /// # Errors
     ///

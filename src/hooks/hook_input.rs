@@ -28,36 +28,36 @@ pub enum HookInput {
     },
     /// The model has answered.
     PostLlmCall {
-        /// What it wrote.
+        /// The text of the reply.
         text: Arc<str>,
-        /// The names of the tools that it calls.
+        /// The names of the tools that the reply calls.
         #[serde(rename = "tool_calls")]
         tools: Vec<Arc<str>>,
     },
     /// A tool call is about to run.
     PreToolUse {
-        /// The call.
+        /// The id of the call.
         #[serde(rename = "tool_use_id")]
         call: CallId,
-        /// The tool.
+        /// The name of the tool.
         #[serde(rename = "tool_name")]
         tool: Arc<str>,
-        /// Its arguments, an object; a hook may change them.
+        /// The arguments, an object; a hook may change them.
         #[serde(rename = "tool_input")]
         input: Value,
     },
     /// A tool call has run.
     PostToolUse {
-        /// The call.
+        /// The id of the call.
         #[serde(rename = "tool_use_id")]
         call: CallId,
-        /// The tool.
+        /// The name of the tool.
         #[serde(rename = "tool_name")]
         tool: Arc<str>,
-        /// Its arguments.
+        /// The arguments.
         #[serde(rename = "tool_input")]
         input: Value,
-        /// How it ended.
+        /// The status of the result.
         #[serde(rename = "tool_status")]
         status: ToolStatus,
         /// The result for the model; a hook may change it.
@@ -66,10 +66,10 @@ pub enum HookInput {
     },
     /// A tool call has changed a file.
     PostEdit {
-        /// The call.
+        /// The id of the call.
         #[serde(rename = "tool_use_id")]
         call: CallId,
-        /// The tool.
+        /// The name of the tool.
         #[serde(rename = "tool_name")]
         tool: Arc<str>,
         /// The file, relative to the workspace.
@@ -83,16 +83,16 @@ pub enum HookInput {
     Stop {
         /// The answer.
         answer: Arc<str>,
-        /// How many answers of this run hooks and gates have rejected.
+        /// The number of answers that hooks and gates have rejected in this run.
         sent_back: u32,
     },
     /// The run is over.
     SessionEnd {
         /// `success`, `partial` or `failed`.
         status: Arc<str>,
-        /// Why it ended.
+        /// The reason for the end.
         stop_reason: Arc<str>,
-        /// Its final output.
+        /// The final output of the run.
         output: Arc<str>,
         /// The number of replies whose tool calls ran.
         steps: u32,
@@ -109,22 +109,22 @@ pub enum HookInput {
 /// Facts about the session for every hook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookSession {
-    /// The session.
+    /// The id of the session.
     pub id: Arc<str>,
-    /// The workspace, and working directory of hooks.
+    /// The workspace, which is the working directory of hooks.
     pub workspace: PathBuf,
-    /// The agent.
+    /// The name of the agent.
     pub agent: Arc<str>,
-    /// The model.
+    /// The name of the model.
     pub model: Arc<str>,
     /// Whether the session is resumed.
     pub is_resumed: bool,
-    /// How many nested hooks this process runs in; 0 unless a hook started it.
+    /// The number of nested hooks that this process runs in; 0 unless a hook started it.
     pub depth: u32,
 }
 
 impl HookInput {
-    /// Returns the point.
+    /// Returns the point of the run.
     pub fn point(&self) -> HookPoint {
         match self {
             Self::SessionStart { .. } => HookPoint::SessionStart,
@@ -151,7 +151,7 @@ impl HookInput {
         }
     }
 
-    /// Returns the JSON object for commands, with names known from hooks of other agents.
+    /// Returns the JSON object for commands, with field names known from hooks of other agents.
     pub(super) fn to_json(&self, session: &HookSession) -> Value {
         let source = if session.is_resumed { "resume" } else { "startup" };
         let facts = HookPayload {
@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// The names of the fields are public.
+    /// The names of the fields are a public interface.
     #[test]
     fn the_input_of_commands_has_these_fields() {
         let session = HookSession { id: "s".into(), workspace: "/w".into(), ..Default::default() };

@@ -14,7 +14,7 @@ use super::hook_output::{HookChanges, HookOutput};
 use crate::port::{EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun, panic_message};
 use crate::types::{HookFailurePolicy, TimeSpan, strip_terminal_codes};
 
-/// The hooks of a run, in the order in which they run. Fixed for the run.
+/// The hooks of a run, in the order in which they are called. Fixed for the run.
 #[derive(Clone, Default)]
 pub struct Hooks {
     entries: Vec<RegisteredHook>,
@@ -33,30 +33,30 @@ pub struct HookChainResult {
     pub runs: Vec<HookRun>,
     /// The names of the hooks that changed the input.
     pub changed_by: Vec<Arc<str>>,
-    /// The hook that blocked. Later ones did not run.
+    /// The hook that blocked; `None` if no hook did. Later hooks were not called.
     pub blocked: Option<HookBlock>,
 }
 
 /// A hook that blocked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookBlock {
-    /// Its name.
+    /// The name of the hook.
     pub hook: Arc<str>,
-    /// Its reason.
+    /// The reason that the hook gave.
     pub reason: String,
 }
 
-/// The process was started by a hook of a process that was started by a hook.
+/// The error for a process that was started by a hook of a process that was itself started by a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "a hook started architect, and a hook of that run started it again; it was not started, since this could never end"
 )]
 pub struct HooksTooDeep;
 
-/// The deepest nesting of hooks.
+/// The maximum nesting of hooks.
 const MAX_DEPTH: u32 = 2;
 
-/// The longest text accepted from a hook, in bytes.
+/// The maximum length of a text from a hook, in bytes.
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
 impl Hooks {
@@ -65,11 +65,11 @@ impl Hooks {
         Self::default()
     }
 
-    /// Checks the nesting of this process in hooks.
+    /// Checks how deep this process is nested in hooks.
     ///
     /// # Errors
     ///
-    /// Fails when it is too deep.
+    /// Fails when it is nested too deeply.
     pub fn check_depth(depth: u32) -> Result<(), HooksTooDeep> {
         if depth > MAX_DEPTH { Err(HooksTooDeep) } else { Ok(()) }
     }
@@ -95,7 +95,7 @@ impl Hooks {
         self.at(point).any(|(matcher, _)| matcher.matches_tool(tool))
     }
 
-    /// Returns the time limit of all hooks of a point together.
+    /// Returns the total time limit of all hooks at a point.
     pub fn timeout(&self, point: HookPoint) -> TimeSpan {
         let limits = self.at(point).map(|(_, hook)| hook.timeout());
         limits.fold(Duration::ZERO, Duration::saturating_add).into()
@@ -105,7 +105,7 @@ impl Hooks {
         self.entries.iter().filter(move |(matcher, _)| matcher.point == point)
     }
 
-    /// Runs the hooks for an input, each with the changes of the previous ones.
+    /// Calls the hooks for an input, each with the changes of the previous ones.
     pub fn run(&self, input: HookInput, scope: &EffectContext) -> HookChainResult {
         let (runs, changed_by) = (Vec::new(), Vec::new());
         let mut chain = HookChainResult { input, runs, changed_by, blocked: None };
@@ -143,7 +143,7 @@ impl Hooks {
                 chain.blocked = Some(HookBlock { hook, reason: reason.clone() });
                 (HookOutcome::Blocked, Some(reason))
             }
-            // The call was cancelled: there is nothing to report.
+            // The call was cancelled, so there is nothing to report.
             Err(_) if scope.cancel.is_cancelled() => return,
             Err(error) => {
                 let why = self.clean_text(&error.to_string());
@@ -167,7 +167,7 @@ impl Hooks {
         chain.runs.push(run);
     }
 
-    /// Returns a text of a hook in plain form, truncated and without secrets.
+    /// Returns a text of a hook without control codes and secrets, truncated if it is too long.
     fn clean_text(&self, text: &str) -> String {
         let text = strip_terminal_codes(text);
         let text = self.mask.as_ref().map_or_else(|| text.clone(), |mask| mask(&text));
@@ -180,7 +180,7 @@ impl Hooks {
 }
 
 impl HookChainResult {
-    /// Returns the texts for the model of hooks that continued, with their names.
+    /// Returns the texts for the model from hooks that let the run continue, with the names of the hooks.
     pub fn context(&self) -> Vec<String> {
         let passed = self.runs.iter().filter(|run| run.outcome == HookOutcome::Passed);
         let text = |run: &HookRun| Some(format!("[HOOK {}] {}", run.name, run.message.as_ref()?));
@@ -188,7 +188,7 @@ impl HookChainResult {
     }
 }
 
-/// Applies the changes that are meaningful at this point; returns whether the input changed.
+/// Applies the changes that have a meaning at this point, and returns whether the input changed.
 fn apply_changes(input: &mut HookInput, changes: HookChanges) -> bool {
     let before = input.clone();
     match input {

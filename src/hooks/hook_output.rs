@@ -8,7 +8,7 @@ use super::error::HookError;
 /// The decision of a hook.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HookOutput {
-    /// Continue, maybe with changes.
+    /// Continue, possibly with changes.
     Continue(HookChanges),
     /// Block.
     Block {
@@ -17,7 +17,7 @@ pub enum HookOutput {
     },
 }
 
-/// Changes by a hook. Those without a meaning at its point are ignored.
+/// Changes by a hook. Changes that have no meaning at its point are ignored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HookChanges {
     /// The arguments of the tool call, before it runs.
@@ -26,7 +26,7 @@ pub struct HookChanges {
     pub output: Option<String>,
     /// The system prompt, before a model call.
     pub system: Option<String>,
-    /// The names of the tools to keep, before a model call. None can be added.
+    /// The names of the tools to keep, before a model call. Tools cannot be added.
     pub tools: Option<Vec<String>>,
     /// Additional text for the model.
     pub context: Option<String>,
@@ -55,7 +55,7 @@ struct HookOutputJson {
     updated_system_prompt: Option<String>,
     updated_tools: Option<Vec<String>>,
     additional_context: Option<String>,
-    /// Where other agents put some of these fields.
+    /// The object in which other agents expect some of these fields.
     hook_specific_output: Option<Box<HookOutputJson>>,
 }
 
@@ -64,12 +64,13 @@ impl HookOutput {
     ///
     /// # Errors
     ///
-    /// Fails for anything but one JSON object of known meaning: an attempt to block must not be taken for consent.
+    /// Fails for anything except a single JSON object with a known meaning: an attempt to block must not be mistaken
+    /// for consent.
     pub fn parse(stdout: &str) -> Result<Self, HookError> {
         if stdout.trim().is_empty() {
             return Ok(Self::default());
         }
-        // As an object first: a list would be parsed as the fields in order.
+        // Parsed as an object first: a list would be parsed as the fields in their order.
         let object: Result<Map<String, Value>, _> = serde_json::from_str(stdout);
         let parsed = object.and_then(|object| HookOutputJson::deserialize(Value::Object(object)));
         let parsed: HookOutputJson = parsed.map_err(|error| {
@@ -78,7 +79,7 @@ impl HookOutput {
         parsed.into_output()
     }
 
-    /// Returns an output that gives the model a text.
+    /// Returns an output with a text for the model.
     pub fn context(text: impl Into<String>) -> Self {
         Self::Continue(HookChanges { context: Some(text.into()), ..HookChanges::default() })
     }
@@ -131,7 +132,7 @@ mod tests {
         HookOutput::parse(stdout).map_err(|error| error.to_string())
     }
 
-    #[allow(clippy::unnecessary_wraps)] // compared with what parsing returns
+    #[allow(clippy::unnecessary_wraps)] // compared with the result of parsing
     fn block(reason: &str) -> Result<HookOutput, String> {
         Ok(HookOutput::Block { reason: reason.to_owned() })
     }

@@ -8,7 +8,7 @@ use super::hook_list::Hooks;
 use crate::machine::CheckResult;
 use crate::port::{AnswerChecks, EffectContext};
 
-/// Checks followed by `stop` hooks, which may reject an answer that passed.
+/// Checks of final answers, followed by `stop` hooks, which may reject an answer that has passed the checks.
 pub struct HookedAnswerChecks {
     checks: Arc<dyn AnswerChecks>,
     hooks: Arc<Hooks>,

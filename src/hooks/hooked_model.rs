@@ -14,17 +14,17 @@ use crate::port::{
 };
 use crate::types::{Fault, FaultKind, MessageOrigin, Reply, UserMessage};
 
-/// A model with hooks around its calls. Changes by hooks before a call are collected by the [`PreCallHookRunner`].
+/// A model with hooks around its calls. The [`PreCallHookRunner`] collects changes by hooks before a call.
 pub struct HookedModel {
     model: Box<dyn Model>,
     shared: Arc<HookedModelState>,
 }
 
-/// Runs the hooks before each model call: `session_start` before the first one, `post_compact` before the first one
-/// after a compaction, `pre_llm_call` before every one.
+/// Runs the hooks before each model call: `session_start` before the first call, `post_compact` before the first call
+/// after a compaction, and `pre_llm_call` before every call.
 pub struct PreCallHookRunner(Arc<HookedModelState>);
 
-/// State shared by the hooks before a call and around it.
+/// State shared by the hooks before a call and those around it.
 struct HookedModelState {
     hooks: Arc<Hooks>,
     prompt: Arc<str>,
@@ -33,7 +33,7 @@ struct HookedModelState {
     next: Mutex<NextModelCall>,
 }
 
-/// Changes to the next call.
+/// Changes for the next call.
 #[derive(Default)]
 struct NextModelCall {
     /// Whether the hooks before the first call have run.
@@ -42,7 +42,7 @@ struct NextModelCall {
     system: Option<Arc<str>>,
     /// The remaining tools.
     tools: Option<Arc<[ToolSpec]>>,
-    /// The fault of a call blocked by a hook.
+    /// The fault of a call that a hook has blocked.
     blocked: Option<Fault>,
     /// Texts for the model from hooks after its last reply.
     context: Vec<String>,
@@ -50,8 +50,8 @@ struct NextModelCall {
     was_compacted: bool,
 }
 
-/// Returns a model with hooks around its calls, and the runner for the hooks before them. Both belong to one run with
-/// this task, system prompt and tools.
+/// Returns a model with hooks around its calls, and the runner for the hooks before them. Both belong to a single run
+/// with this task, system prompt and tools.
 pub fn with_hooks(
     model: Box<dyn Model>,
     hooks: Arc<Hooks>,
@@ -66,7 +66,7 @@ pub fn with_hooks(
 }
 
 impl HookedModelState {
-    /// Records the changes to the next call; returns whether it is blocked.
+    /// Records the changes for the next call, and returns whether it is blocked.
     fn record(&self, chain: HookChainResult) -> bool {
         let mut next = lock(&self.next);
         let is_start = matches!(chain.input, HookInput::SessionStart { .. });
@@ -104,7 +104,7 @@ impl PreCallHooks for PreCallHookRunner {
         let start = (!has_begun).then_some(start);
         let compacted = was_compacted.then_some(HookInput::PostCompact);
         for input in start.into_iter().chain(compacted).chain([call]) {
-            // A compaction that has happened cannot be blocked.
+            // A completed compaction cannot be blocked.
             let is_over = input == HookInput::PostCompact;
             let chain = hooks.run(input, scope);
             texts.extend(chain.context());
@@ -192,7 +192,7 @@ impl ModelCall for HookedModelCall {
     }
 }
 
-/// Returns the fault of a model call blocked by a hook, which ends the run.
+/// Returns the fault of a model call that a hook has blocked; it ends the run.
 fn blocked_fault(what: &str, blocked: &HookBlock) -> Fault {
     let message = format!("hook {} refuses {what}: {}", blocked.hook, blocked.reason);
     Fault::new(FaultKind::Blocked, message)

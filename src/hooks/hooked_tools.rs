@@ -17,8 +17,8 @@ use crate::types::{
 
 /// A toolbox with hooks around its calls.
 ///
-/// A call that cannot run is rejected before a hook runs. A call that a hook has changed is prepared and authorized as if
-/// the model had made it, so no hook can loosen a rule.
+/// A call that cannot run is rejected before any hook runs. If a hook changes a call, the call is prepared and
+/// authorized as if the model had made it, so a hook can't loosen a rule.
 #[derive(Clone)]
 pub struct HookedTools {
     tools: Arc<dyn Toolbox>,
@@ -26,7 +26,7 @@ pub struct HookedTools {
 }
 
 impl HookedTools {
-    /// Returns these tools with these hooks around their calls.
+    /// Returns a toolbox with hooks around its calls.
     pub fn new(tools: Arc<dyn Toolbox>, hooks: Arc<Hooks>) -> Self {
         Self { tools, hooks }
     }
@@ -53,14 +53,14 @@ impl Toolbox for HookedTools {
     }
 }
 
-/// Files of one call whose hooks the timeout of the call allows for.
+/// The number of changed files per call that are allowed for in the call's timeout.
 const TIMED_FILES: u64 = 4;
 
-/// A prepared call with the hooks before it.
+/// A prepared call with the hooks that run before it.
 struct HookedCall {
     prepared: Box<dyn PreparedCall>,
     call: ToolCall,
-    /// The arguments, if there are hooks that run before the call.
+    /// The arguments; `None` if no hooks run before the call.
     input: Option<Value>,
     has_hooks: bool,
     tools: HookedTools,
@@ -68,7 +68,7 @@ struct HookedCall {
 
 impl PreparedCall for HookedCall {
     fn access(&mut self) -> CallAccess {
-        // A hook may change what the call touches.
+        // A hook may change the files that the call accesses.
         if self.has_hooks { CallAccess::Exclusive } else { self.prepared.access() }
     }
 
@@ -106,16 +106,16 @@ impl PreparedCall for HookedCall {
     }
 }
 
-/// The hooks after a call.
+/// The hooks that run after a call.
 struct HooksAfterCall {
     call: ToolCall,
-    /// Texts for the model from the hooks before it.
+    /// Texts for the model from the hooks before the call.
     remarks: Vec<String>,
     hooks: Arc<Hooks>,
 }
 
 impl HooksAfterCall {
-    /// Returns an outcome of the authorization with the hooks around the approved call.
+    /// Returns an outcome of the authorization, with hooks around the approved call.
     fn wrap(self, outcome: AuthorizationOutcome) -> AuthorizationOutcome {
         match outcome {
             AuthorizationOutcome::Approved { call: inner, timeout, intent, reason } => {
@@ -136,7 +136,7 @@ impl HooksAfterCall {
         }
     }
 
-    /// Runs the hooks after a call with this result.
+    /// Runs the hooks after a call that had this result.
     fn run(&self, mut result: ToolResult, scope: &EffectContext) -> ToolResult {
         if scope.cancel.is_cancelled() {
             return result;
@@ -171,7 +171,7 @@ impl HooksAfterCall {
         with_remarks(ToolResult { status, ..result }, &remarks)
     }
 
-    /// Runs the hooks for the use of the tool.
+    /// Runs the hooks for a tool's use.
     fn run_for_use(&self, mut result: ToolResult, scope: &EffectContext) -> ToolResult {
         let Self { call, hooks, .. } = self;
         if !hooks.has_hooks_for_tool(HookPoint::PostToolUse, &call.name) {
@@ -197,7 +197,7 @@ impl HooksAfterCall {
     }
 }
 
-/// Returns the arguments of a call, if they are valid.
+/// Returns the arguments of a call; `None` if they are invalid.
 fn call_input(call: &ToolCall) -> Option<Value> {
     match &call.arguments {
         ToolArguments::Complete { text } => serde_json::from_str(text).ok(),
@@ -205,7 +205,8 @@ fn call_input(call: &ToolCall) -> Option<Value> {
     }
 }
 
-/// Returns the texts for the model from hooks before a call: that the input has changed, and what they added.
+/// Returns the texts for the model from hooks before a call: a note if the input has changed, and the texts that they
+/// added.
 fn collect_remarks(chain: &HookChainResult) -> Vec<String> {
     let mut remarks = Vec::new();
     if let (false, HookInput::PreToolUse { input, .. }) =
@@ -219,7 +220,7 @@ fn collect_remarks(chain: &HookChainResult) -> Vec<String> {
     remarks
 }
 
-/// Returns a result with more lines of text, and with the digest of its status and text.
+/// Returns a result with additional lines of text, and with the digest of its new status and text.
 fn with_remarks(result: ToolResult, remarks: &[String]) -> ToolResult {
     let mut text = result.text.to_string();
     for remark in remarks {

@@ -1,15 +1,16 @@
-//! Layer 4: hooks, commands of the user or code of a library user, at fixed points of a run.
+//! Layer 4: hooks at fixed points of a run, which are commands of the user or code of a library user.
 //!
-//! [`Hooks`] holds them in order. At each point of the run, they get a [`HookInput`] one after the other, with the
+//! [`Hooks`] holds them in order. At each point of the run, they get a [`HookInput`] one after another, including the
 //! changes of the previous ones, and return a [`HookOutput`]: continue, continue with changes, or block. A failing hook
 //! affects nothing else; its [`HookFailurePolicy`] decides whether it blocks.
 //!
-//! A hook is a type that implements [`Hook`]. [`CommandHook`] is a command: it gets the input as JSON on its standard
-//! input, and answers with its exit code and standard output. `post_edit` hooks are commands for one file.
+//! A hook is a type that implements [`Hook`]. [`CommandHook`] is a command: it reads the input as JSON from its
+//! standard input, and answers with its exit code and standard output. `post_edit` hooks are commands that run for each
+//! changed file.
 //!
 //! Three wrappers run hooks: [`HookedTools`] around a toolbox, [`HookedModel`] around a model with
-//! [`PreCallHookRunner`] before its calls, [`HookedAnswerChecks`] after the checks of an answer. Start and end of a
-//! session are passed to [`Hooks`] directly.
+//! [`PreCallHookRunner`] before its calls, and [`HookedAnswerChecks`] after the checks of an answer. The start and the
+//! end of a session are passed to [`Hooks`] directly.
 
 mod command_hook;
 mod error;

@@ -1,4 +1,4 @@
-//! Connecting to a model: its wire, its address and its key.
+//! Connects to a model, given its wire, its address and its key.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,18 +28,18 @@ use crate::net::{
 use crate::port::{CancellationToken, Model, WallClock};
 use crate::types::{Effort, Fault, OutputField};
 
-/// How to connect to a model.
+/// The settings of the connection to a model.
 #[derive(Clone, Debug)]
 pub struct ModelConnectionSettings {
-    /// Another base URL of the same API format.
+    /// A base URL that replaces the provider's, with the same API format.
     pub api_base: Option<String>,
-    /// The variable that holds the key for that base URL.
+    /// The variable with the key for that base URL.
     pub api_key_env: Option<String>,
-    /// The command that prints the key, for a shell. It runs once for the process, and again when its key is rejected;
+    /// The command that prints the key, for a shell. It runs once per process, and again when its key is rejected;
     /// `api_key_env` takes precedence.
     pub api_key_command: Option<KeyCommandSetting>,
-    /// The setting that can name a variable with the key, if the base URL is another one than the provider's keys are for:
-    /// without a key of its own, none is sent there.
+    /// The setting that can name a variable with the key, if the base URL is not the one that the provider's keys are
+    /// for. Without such a variable, no key is sent there.
     pub own_key_setting: Option<String>,
     /// Whether keys may be sent unencrypted to another machine.
     pub allow_http: bool,
@@ -47,51 +47,51 @@ pub struct ModelConnectionSettings {
     pub stream: bool,
     /// Whether to use the provider's prompt cache where it is optional.
     pub prompt_caching: bool,
-    /// Identifies the requests of one session in the provider's prompt cache.
+    /// A text that identifies the requests of one session in the provider's prompt cache.
     pub cache_key: Option<String>,
     /// The time limit for connecting.
     pub connect_timeout: Duration,
-    /// The time limit until the head of a response.
+    /// The time limit for receiving the head of a response.
     pub timeout: Duration,
-    /// The time limit for silence within a response.
+    /// The time limit for pauses within a response.
     pub idle_timeout: Duration,
-    /// The first call of a script or recording to play.
+    /// The position of the first call of a script or recording to play.
     pub position: ScriptPosition,
-    /// The action of a recording on a request that differs from the recorded one.
+    /// The action if a request differs from the recorded one.
     pub on_mismatch: OnMismatch,
-    /// Records requests and responses.
+    /// The recorder of requests and responses.
     pub recorder: Option<Recorder>,
-    /// What is masked in recordings and errors, beside the key.
+    /// The secrets that are masked in recordings and errors, in addition to the key.
     pub secrets: Secrets,
-    /// The time of day, for providers whose requests are signed.
+    /// The clock for providers whose requests are signed.
     pub clock: Option<WallClock>,
-    /// More fields for the body of each request.
+    /// Additional fields for the body of each request.
     pub options: Arc<Map<String, Value>>,
-    /// How much the model is to reason.
+    /// The reasoning effort.
     pub effort: Option<Effort>,
-    /// The field for the output limit, with Chat Completions; `None` for that of the server.
+    /// The field for the output limit with Chat Completions; `None` for the server's default.
     pub output_field: Option<OutputField>,
-    /// More headers for each request. Those of the API format take precedence, and lists of values are joined.
+    /// Additional headers for each request. Headers of the API format take precedence, and lists of values are joined.
     pub headers: Vec<(String, String)>,
 }
 
-/// An error of the configuration of a model.
+/// An error in the configuration of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConnectError {
     /// No key was found.
     #[error("there is no key for {provider}: the variable {} is not set", variables.join(" or "))]
     MissingKey {
-        /// The provider.
+        /// The name of the provider.
         provider: &'static str,
         /// The variables that may hold the key.
         variables: Vec<String>,
     },
-    /// Only the user can know the base URL.
+    /// The provider needs a base URL from the user.
     #[error("there is no address for {provider}: set {variable}, or give --api-base")]
     MissingAddress {
-        /// The provider.
+        /// The name of the provider.
         provider: &'static str,
-        /// The variable that may hold it.
+        /// The variable that may hold the base URL.
         variable: &'static str,
     },
     /// The key is invalid.
@@ -102,48 +102,48 @@ pub enum ConnectError {
         /// The reason.
         cause: SecretError,
     },
-    /// The command of the user prints no key.
+    /// The user's command did not print a key.
     #[error("{key} {cause}")]
     KeyCommand {
-        /// The key of the configuration that names the command.
+        /// The configuration key that names the command.
         key: String,
-        /// What happened.
+        /// A description of the failure.
         cause: String,
     },
     /// There are no keys to sign requests with.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
-    /// The service account can't be used.
+    /// The service account file is unusable.
     #[error("the file {path} in {FILE_VARIABLE} {cause}")]
     ServiceAccount {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// What is wrong with it.
+        /// The problem with the file.
         cause: String,
     },
     /// A part of the address is missing.
     #[error("the address of {provider} is incomplete: the variable {} is not set", variables.join(" or "))]
     MissingAddressPart {
-        /// The provider.
+        /// The name of the provider.
         provider: &'static str,
-        /// The variables that may hold it.
+        /// The variables that may hold the missing part.
         variables: [&'static str; 2],
     },
-    /// A part of the address has other characters than letters, digits, `-`, `.` and `:`.
+    /// A part of the address has characters other than letters, digits, `-`, `.` and `:`.
     #[error("the value of {0} can't be a part of an address")]
     InvalidAddressPart(&'static str),
     /// Requests can't be signed without the time of day.
     #[error("signing requests to {0} needs a clock, and none is set")]
     MissingClock(&'static str),
-    /// The model can't reason as much, or as little, as the user asks.
+    /// The model does not support the requested effort.
     #[error("{model}: {cause}")]
     NoEffort {
-        /// The model.
+        /// The name of the model.
         model: String,
         /// The reason.
         cause: EffortError,
     },
-    /// A header of the user can't be sent.
+    /// A header from the user is invalid.
     #[error("the header {0} of llm.headers has a name or a value that can't be sent")]
     InvalidHeader(String),
     /// The provider lists no models in its API format.
@@ -152,14 +152,14 @@ pub enum ConnectError {
     /// The base URL is invalid.
     #[error(transparent)]
     Address(#[from] EndpointError),
-    /// The address is not that of a resource of Azure.
+    /// The address can't be that of an Azure resource.
     #[error("the address of {provider}, {address}, {cause}")]
     AzureAddress {
-        /// The provider.
+        /// The name of the provider.
         provider: &'static str,
         /// The address.
         address: String,
-        /// What is wrong with it.
+        /// The problem with the address.
         cause: &'static str,
     },
     /// The proxy or the certificates can't be used.
@@ -176,7 +176,8 @@ pub enum ConnectError {
 /// Reads an environment variable.
 pub type EnvLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// How much longer the head of a response may take without streaming, where it follows the complete reply.
+/// The factor by which the time limit for the head of a response is extended without streaming: then the head follows
+/// the complete reply.
 const UNSTREAMED_TIMEOUT_FACTOR: u32 = 10;
 
 impl Default for ModelConnectionSettings {
@@ -208,7 +209,7 @@ impl Default for ModelConnectionSettings {
 
 /// Returns the model, without sending anything.
 ///
-/// `env` is asked for the keys, the base URLs (`…_BASE_URL`, `OLLAMA_HOST`), the proxies (`HTTPS_PROXY`, `HTTP_PROXY`,
+/// `env` provides the keys, the base URLs (`…_BASE_URL`, `OLLAMA_HOST`), the proxies (`HTTPS_PROXY`, `HTTP_PROXY`,
 /// `ALL_PROXY`, `NO_PROXY`) and `SSL_CERT_FILE`. A proxy is not used for an address on this machine.
 ///
 /// # Errors
@@ -233,11 +234,11 @@ pub fn connect(
     }
 }
 
-/// Requests the names of the models that the key gives access to.
+/// Requests the names of the models that are available with the key.
 ///
 /// # Errors
 ///
-/// Fails for an invalid or incomplete configuration, and for a provider without such a list. The provider may refuse.
+/// Fails for an invalid or incomplete configuration, for a provider without such a list, and if the provider refuses.
 pub fn list_models(
     provider: &'static Provider,
     settings: &ModelConnectionSettings,
@@ -256,7 +257,7 @@ pub fn list_models(
     Ok(model_list::request_list(&target, &CancellationToken::new()))
 }
 
-/// Returns where to send the requests of a provider, and with which key.
+/// Returns the connection to a provider: the address of requests, and their key.
 fn open_connection(
     provider: &Provider,
     settings: &ModelConnectionSettings,
@@ -300,7 +301,7 @@ fn connect_replay(
     Ok(Box::new(ReplayModel { player, models }))
 }
 
-/// Where and how to send the requests of a model.
+/// The connection to the server of a model.
 struct ModelConnection {
     transport: Arc<dyn HttpTransport>,
     endpoint: Endpoint,
@@ -312,13 +313,13 @@ struct ModelConnection {
 
 /// The key of requests.
 enum RequestKey {
-    /// The value of this variable.
+    /// A key from the variable of this name.
     Variable(Secret, String),
-    /// The output of a command.
+    /// A key printed by a command.
     Command(KeyCommand),
-    /// None is sent.
+    /// No key is sent.
     Missing(KeySource),
-    /// Requests are signed, with keys from here.
+    /// Requests are signed, with keys from the described source.
     Signed(Arc<dyn RequestSigner>, String),
 }
 
@@ -377,7 +378,7 @@ fn build_target(
             Some(KeySource::Signed(source))
         }
         Some(RequestKey::Command(command)) => {
-            // Azure takes a token of Entra ID, which is a JWT, in another header than a key.
+            // Azure expects a token of Entra ID, which is a JWT, in another header than a key.
             let (header, scheme) = match command.is_token() && provider.key_header.is_some() {
                 true => (header::AUTHORIZATION, "Bearer "),
                 false => key_header(""),
@@ -458,7 +459,7 @@ fn accepted_type(is_streaming: bool, framing: StreamFraming) -> &'static str {
     }
 }
 
-/// Returns how much a model is to reason.
+/// Returns the effort for a model.
 fn effort_setting(
     model: &ModelSpec,
     settings: &ModelConnectionSettings,
@@ -474,8 +475,8 @@ fn effort_setting(
     Ok(Some(EffortSetting { effort, word: word.map(str::to_owned) }))
 }
 
-/// Returns whether a base URL has the scheme, host and port of another one, which is by default that of the provider. An
-/// invalid one has not.
+/// Returns whether a base URL has the same scheme, host and port as another one, by default the provider's. An invalid
+/// URL does not.
 pub fn has_same_origin(
     provider: &Provider,
     api_base: &str,
@@ -487,7 +488,7 @@ pub fn has_same_origin(
     endpoints.is_some_and(|(own, other)| own.has_same_origin(&other))
 }
 
-/// Returns the base URL of a provider, or this one with the provider's defaults.
+/// Returns the base URL of a provider; the user's, with the provider's defaults, if it is given.
 fn resolve_endpoint(
     provider: &Provider,
     api_base: Option<&str>,
@@ -519,7 +520,8 @@ fn resolve_endpoint(
     Ok(endpoint.with_path(&fill_variables(provider, &path, env)?))
 }
 
-/// Returns why an address can't be that of a resource of Azure, of a gateway to one, or of a server on this machine.
+/// Returns the reason why an address can't be that of an Azure resource, of a gateway to one, or of a server on this
+/// machine.
 fn azure_address_problem(endpoint: &Endpoint) -> Option<&'static str> {
     let host = endpoint.host().to_ascii_lowercase();
     let path = endpoint.path().to_ascii_lowercase();
@@ -540,11 +542,11 @@ fn azure_address_problem(endpoint: &Endpoint) -> Option<&'static str> {
     {
         return Some("has no name of a resource");
     }
-    // The name of a resource alone is a common mistake. Addresses of IPv6 have no dot either.
+    // The mere name of a resource is a common mistake. IPv6 addresses have no dot either.
     (!host.contains('.') && !host.starts_with('[')).then_some("has no domain")
 }
 
-/// Returns a base URL or a path with the values in place of the names in braces.
+/// Replaces the names in braces in a base URL or a path by their values.
 fn fill_variables(
     provider: &Provider,
     text: &str,
@@ -574,7 +576,7 @@ fn fill_variables(
     Ok(filled)
 }
 
-/// Returns what signs requests, and the source of its keys; `None` if a key in a header is enough.
+/// Returns the signer, and the source of its keys; `None` if a key in a header is enough.
 fn find_signer(
     provider: &Provider,
     settings: &ModelConnectionSettings,
@@ -588,7 +590,7 @@ fn find_signer(
         return Ok(None);
     }
     let source = match CredentialsSource::from_env(env) {
-        // A server on this machine, or at an address of its own, may need none.
+        // A server on this machine, or at the user's own address, may need no keys.
         Err(CredentialsError::Missing(_)) if is_own || endpoint.is_loopback() => return Ok(None),
         source => source?,
     };
@@ -599,7 +601,7 @@ fn find_signer(
     Ok(Some(RequestKey::Signed(Arc::new(signer), description)))
 }
 
-/// Returns the key: from the variable that the user names, from the command of the user, or as the provider has it.
+/// Returns the key: from the user's variable, from the user's command, or from the provider's usual source.
 fn find_key(
     provider: &Provider,
     settings: &ModelConnectionSettings,
@@ -642,7 +644,7 @@ fn find_key(
     }
 }
 
-/// Returns the service account that the environment names.
+/// Returns the service account named by the environment.
 fn load_service_account(
     provider: &Provider,
     settings: &ModelConnectionSettings,

@@ -1,4 +1,4 @@
-//! Keys that a command of the user prints.
+//! Keys that are printed by the user's commands.
 
 use std::sync::Mutex;
 
@@ -9,14 +9,14 @@ use crate::net::{HeaderName, HeaderValue, HttpRequest, Secret, Secrets};
 use crate::port::{CancellationToken, lock};
 use crate::types::{Fault, FaultKind};
 
-/// The keys that commands have printed, with the commands. Each command runs once for the whole process: sub-agents and
-/// the runs of a batch share its key.
+/// The printed keys, with the commands that printed them. Each command runs once per process: sub-agents and the runs
+/// of a batch share its key.
 static PRINTED: Mutex<Vec<(String, Secret)>> = Mutex::new(Vec::new());
 
 /// A command of the user that prints a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyCommandSetting {
-    /// The key of the configuration that names it.
+    /// The configuration key that names the command.
     pub key: String,
     /// The command, for a shell.
     pub command: String,
@@ -29,20 +29,20 @@ pub(super) struct KeyCommand {
     key: Mutex<Secret>,
 }
 
-/// Sets the key of a command in the header of each request.
+/// Sets the key printed by a command in the header of each request.
 pub(super) struct KeyCommandSigner {
     command: KeyCommand,
     header: HeaderName,
-    /// The text before the key.
+    /// The text before the key in the header.
     scheme: &'static str,
 }
 
 impl KeyCommand {
-    /// Returns the command with its key. The command runs unless it has printed a key before.
+    /// Returns the command with its key. The command runs unless it has already printed a key.
     ///
     /// # Errors
     ///
-    /// Fails with what happened if the command prints no key.
+    /// Fails with a description if the command prints no key.
     pub(super) fn load(
         setting: &KeyCommandSetting,
         cancel: &CancellationToken,
@@ -51,7 +51,7 @@ impl KeyCommand {
         Ok(Self { setting: setting.clone(), key })
     }
 
-    /// Returns the key of the configuration that names the command.
+    /// Returns the configuration key that names the command.
     pub(super) fn config_key(&self) -> &str {
         &self.setting.key
     }
@@ -62,22 +62,22 @@ impl KeyCommand {
         key.expose().starts_with("eyJ") && key.expose().matches('.').count() == 2
     }
 
-    /// Returns a signer that sends the key in this header, after a scheme.
+    /// Returns a signer that sends the key in a header, after a scheme.
     pub(super) fn into_signer(self, header: HeaderName, scheme: &'static str) -> KeyCommandSigner {
         KeyCommandSigner { command: self, header, scheme }
     }
 }
 
-/// Returns the key that a command prints. The command runs unless it has printed one before.
+/// Returns the key printed by a command. The command runs unless it has already printed one.
 ///
 /// # Errors
 ///
-/// Fails with what happened if the command prints no key.
+/// Fails with a description if the command prints no key.
 pub(crate) fn command_key(command: &str, cancel: &CancellationToken) -> Result<Secret, String> {
     printed_key(command, None, cancel)
 }
 
-/// Returns the key that a command has printed. If that is the rejected one, the command runs again.
+/// Returns the key printed by a command. If that is the rejected key, the command runs again.
 fn printed_key(
     command: &str,
     rejected: Option<&Secret>,

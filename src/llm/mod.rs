@@ -1,14 +1,14 @@
 //! Models: API formats over HTTP, scripts, and recordings.
 //!
 //! [`connect`](connect()) creates a model from a [`ModelSpec`] and [`ModelConnectionSettings`]. The API formats share
-//! the assembly of requests (`encode`), the exchange with the server (`exchange`), the result of reading a reply
-//! (`decode`), and the classification of errors (`fault`). An API format is a folder of its own with its path, headers,
+//! the encoding of requests (`encode`), the exchange with the server (`exchange`), the result of reading a reply
+//! (`decode`), and the classification of errors (`fault`). Each API format has its own folder with its path, headers,
 //! requests and replies (`wire`); `provider` is the table of the providers.
 //!
 //! [`Recorder`] records requests and responses, and `replay/FILE` plays them (`cassette`).
 //!
-//! A reply counts only with its terminal event. A call is one attempt; the machine decides about retries. Errors, logs
-//! and recordings never contain a key.
+//! A reply counts only with its terminal event. A call is a single attempt; the machine decides about retries. Errors,
+//! logs and recordings never contain a key.
 
 mod anthropic;
 mod bedrock;

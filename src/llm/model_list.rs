@@ -1,4 +1,4 @@
-//! The models that a key gives access to, as the provider lists them.
+//! The models that are available with a key, as listed by the provider.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -11,10 +11,10 @@ use crate::net::{HeaderMap, HttpRequest, Method, RequestBody, mask_address};
 use crate::port::CancellationToken;
 use crate::types::{Fault, FaultKind};
 
-/// The longest list that is read, in bytes.
+/// The maximum size of a list, in bytes.
 const MAX_BODY: usize = 16 << 20;
 
-/// Returns the path of the list of an API format below the base URL, with as many entries as a page may have.
+/// Returns the path of an API format's list below the base URL, with the maximum page size.
 pub(super) fn list_path(format: &str) -> &'static str {
     match format {
         "Gemini" => "/models?pageSize=1000",
@@ -71,8 +71,8 @@ fn request_body(target: &RequestTarget, cancel: &CancellationToken) -> Result<Ve
     Err(classify_response(response.status, headers, &body, &target.url, &target.masker))
 }
 
-/// Reads the names of a list: `{"data": [{"id"}]}`, `{"models": [{"name"}]}` or the list alone. Models of Gemini that generate
-/// no text are left out.
+/// Parses the names of a list: `{"data": [{"id"}]}`, `{"models": [{"name"}]}`, or the list alone. Gemini models that do
+/// not generate text are left out.
 fn parse_list(body: &[u8]) -> Result<BTreeSet<String>, Fault> {
     let invalid = || Fault::new(FaultKind::NotAnApi, "the response is not a list of models");
     let list: Value = serde_json::from_slice(body).map_err(|_| invalid())?;

@@ -1,4 +1,4 @@
-//! The name of a model.
+//! The names of models.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use super::model_table::ModelTable;
 use super::provider::{COMPATIBLE, PROVIDERS, Provider};
 use crate::types::{did_you_mean, nearest, nearest_within};
 
-/// A model, as the user names it.
+/// A model as named by the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelSpec {
     /// A model of a provider.
@@ -34,7 +34,7 @@ pub enum ModelSpecError {
     /// The word before the slash is not a provider.
     #[error("unknown provider '{provider}' in '{text}'{}; known providers: {}", provider_suggestion(provider), model_prefixes().join(", "))]
     UnknownProvider {
-        /// The word.
+        /// The word before the slash.
         provider: String,
         /// The whole name.
         text: String,
@@ -42,7 +42,7 @@ pub enum ModelSpecError {
     /// A name without a provider that is not in the model table.
     #[error("unknown model '{name}'{}", did_you_mean(.nearest.as_deref()))]
     UnknownName {
-        /// The name.
+        /// The unknown name.
         name: String,
         /// The most similar name in the table.
         nearest: Option<String>,
@@ -107,7 +107,8 @@ fn model_prefixes() -> Vec<&'static str> {
     names.chain(["scripted", "replay"]).collect()
 }
 
-/// Returns whether a word is a provider with one wrong character, rather than the publisher of an open model.
+/// Returns whether a word is the name of a provider with one wrong character, rather than the publisher of an open
+/// model.
 fn is_misspelled_provider(word: &str) -> bool {
     let nearest = nearest_within(word, model_prefixes(), 1);
     nearest.is_some_and(|provider| !provider.eq_ignore_ascii_case(word))
@@ -145,7 +146,7 @@ mod tests {
         }
     }
 
-    /// Also to one that the table doesn't have.
+    /// The model need not be in the table.
     #[test]
     fn an_alias_leads_to_any_model() {
         let folder = tempfile::tempdir().unwrap();
@@ -168,7 +169,7 @@ mod tests {
         );
         assert!(unknown.contains("openai-chat, anthropic, gemini"), "{unknown}");
         assert!(!error("meta/llama").contains("did you mean"));
-        // An address makes no model of a spelling mistake, unless its server is named.
+        // A base URL does not turn a misspelled provider into a model, unless the provider of the URL is named.
         assert_eq!(parse("opnai/x", true).unwrap_err().to_string(), unknown);
         assert_eq!(parse("openai-chat/opnai/x", true).as_deref(), Ok("openai-chat/opnai/x"));
         assert!(error("sonet").contains("did you mean `sonnet`?"));

@@ -1,10 +1,10 @@
-//! Errors of the files that are played instead of calling a model.
+//! Errors of files that are played instead of calling a model.
 
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// An error of loading a script or a recording.
+/// An error while loading a script or a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlaybackError {
     /// The file can't be read.

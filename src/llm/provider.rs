@@ -1,4 +1,4 @@
-//! The providers: the API format, the address and the keys of each.
+//! The providers, each with its API format, address and keys.
 
 use std::fmt::Write as _;
 
@@ -10,26 +10,27 @@ use super::{anthropic, bedrock, gemini, openai_chat, openai_responses, vertex};
 pub struct Provider {
     name: &'static str,
     pub(super) format: &'static ApiFormat,
-    /// The cloud, if it serves models of others with differences of its own.
+    /// The cloud, if the provider serves models of others with its own differences.
     pub(super) cloud: Option<Cloud>,
-    /// The base URL unless the user sets another one; empty if only the user can know it. A name in braces stands for the value of this variable.
+    /// The base URL, unless the user sets another one; empty if only the user can know it. A name in braces stands for
+    /// the value of this variable.
     pub base_url: &'static str,
-    /// The variable that holds another base URL.
+    /// The variable with another base URL.
     pub base_url_variable: Option<&'static str>,
-    /// The path of a base URL that the user gives without one.
+    /// The path for a base URL that the user gives without a path.
     pub(super) default_path: &'static str,
-    /// The port of a base URL that the user gives without scheme and port.
+    /// The port for a base URL that the user gives without scheme and port.
     pub(super) default_port: Option<u16>,
     /// The variables that may hold the key, in the order in which they are read.
     pub key_variables: &'static [&'static str],
     pub(super) is_key_optional: bool,
-    /// The header for the key, if it is not that of the API format.
+    /// The header for the key; `None` for that of the API format.
     pub(super) key_header: Option<&'static str>,
-    /// Whether the server drops the beginning of a request that exceeds its context window, without an error.
+    /// Whether the server silently drops the beginning of a request that exceeds its context window.
     pub(super) may_truncate: bool,
 }
 
-/// The providers, in the order of the documentation. A provider with a known API format is one row here.
+/// The providers, in the order of the documentation. A provider with a known API format is a single row here.
 pub static PROVIDERS: [Provider; 16] = [
     Provider {
         format: &openai_responses::FORMAT,
@@ -87,16 +88,16 @@ pub static PROVIDERS: [Provider; 16] = [
     local("vllm", "http://127.0.0.1:8000/v1"),
 ];
 
-/// OpenAI's Chat Completions, and any compatible server at a base URL of the user.
+/// OpenAI's Chat Completions, and any compatible server at a base URL from the user.
 pub(super) const COMPATIBLE: Provider = Provider {
     base_url_variable: Some("OPENAI_BASE_URL"),
     ..hosted("openai-chat", "https://api.openai.com/v1", &["OPENAI_API_KEY"])
 };
 
-/// The variable with the address of a resource of Azure.
+/// The variable with the address of an Azure resource.
 const AZURE_VARIABLE: &str = "AZURE_OPENAI_ENDPOINT";
 
-/// Returns Azure OpenAI with Chat Completions. A model is the name of a deployment, and each user has an address.
+/// Returns Azure OpenAI with Chat Completions. Models are named by deployment, and each user has their own address.
 const fn azure(name: &'static str) -> Provider {
     Provider {
         base_url_variable: Some(AZURE_VARIABLE),
@@ -106,7 +107,7 @@ const fn azure(name: &'static str) -> Provider {
     }
 }
 
-/// Returns a provider of Chat Completions that needs a key.
+/// Returns a provider of Chat Completions that requires a key.
 const fn hosted(
     name: &'static str,
     base_url: &'static str,
@@ -138,18 +139,18 @@ impl Provider {
         PROVIDERS.iter().find(|provider| provider.name == name)
     }
 
-    /// Returns whether it is Azure, where each user has an address.
+    /// Returns whether the provider is Azure, where each user has their own address.
     pub(super) fn is_azure(&self) -> bool {
         self.base_url_variable == Some(AZURE_VARIABLE)
     }
 
-    /// Returns the name before the slash of `provider/model`.
+    /// Returns the name of the provider, as in `provider/model`.
     pub fn name(&self) -> &'static str {
         self.name
     }
 }
 
-/// Returns the names of the providers, as in help and documentation.
+/// Returns the names of the providers for help and documentation.
 pub fn provider_names() -> String {
     PROVIDERS.each_ref().map(Provider::name).join(", ")
 }

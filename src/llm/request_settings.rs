@@ -1,4 +1,4 @@
-//! The settings that the bytes of requests depend on besides their content, as a journal stores them.
+//! The settings that determine the bytes of requests besides their content, in the form stored by a journal.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use crate::net::{HeaderMap, HttpRequest, NetError, Secrets};
 use crate::port::{CancellationToken, Model};
 use crate::types::{Effort, OutputField, Tokens};
 
-/// The version of the encoding. It is increased when the same request is encoded to other bytes than before.
+/// The version of the encoding. It is increased when the encoding of a request changes.
 const ENCODING: u32 = 1;
 
 /// The settings of the requests to a model.
@@ -44,13 +44,13 @@ pub(super) struct RequestSettings {
     effort_word: Option<String>,
 }
 
-/// Why requests can't be encoded again.
+/// The reason why requests can't be encoded again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestSettingsError {
-    /// They are not stored.
+    /// The settings are not stored.
     #[error("their settings are not stored")]
     Missing,
-    /// They are those of another release, or were changed.
+    /// The settings are those of another release, or were changed.
     #[error("another version of this program has encoded them")]
     OtherEncoding,
 }
@@ -106,7 +106,7 @@ impl RequestSettings {
     }
 }
 
-/// Returns a model that encodes requests as one with these settings did, and sends none.
+/// Returns a model that encodes requests like one with these settings, and sends none.
 ///
 /// # Errors
 ///
@@ -134,7 +134,7 @@ pub fn encoding_model(settings: &Value) -> Result<Box<dyn Model>, RequestSetting
     })))
 }
 
-/// Sends nothing.
+/// A transport that sends nothing.
 struct NoTransport;
 
 impl HttpTransport for NoTransport {
@@ -154,8 +154,8 @@ mod tests {
     use crate::llm::wire::{RequestFrame, ToolChoice};
     use crate::types::{ConversationItem, MessageOrigin, ReplyPart, ToolCall, ToolStatus, hex};
 
-    /// Journals of earlier releases are verified with the encoding of this one. If the digest changes, increase [`ENCODING`],
-    /// so that requests of the others are not compared.
+    /// Journals of earlier releases are verified with the encoding of this release. If the digest changes, increase
+    /// [`ENCODING`], so that requests with another encoding are not compared.
     #[test]
     fn a_change_of_the_encoding_has_a_new_number() {
         let mut hasher = Sha256::new();

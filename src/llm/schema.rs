@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// A provider that makes a model follow a schema, if that keeps to its rules. It rejects other schemas.
+/// A mode in which a provider makes a model follow a schema. It rejects schemas that break its rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StrictMode {
     /// `strict` of OpenAI's formats.
@@ -11,7 +11,7 @@ pub(super) enum StrictMode {
     Messages,
 }
 
-/// Keywords that describe, and those that both know.
+/// Keywords that only describe, and keywords that both modes support.
 const KEYWORDS: [&str; 13] = [
     "title",
     "description",
@@ -28,7 +28,7 @@ const KEYWORDS: [&str; 13] = [
     "definitions",
 ];
 
-/// Keywords that OpenAI's formats know besides.
+/// Further keywords that OpenAI's formats support.
 const OPENAI_KEYWORDS: [&str; 9] = [
     "pattern",
     "format",
@@ -41,12 +41,12 @@ const OPENAI_KEYWORDS: [&str; 9] = [
     "maxItems",
 ];
 
-/// The formats that OpenAI knows.
+/// The values of `format` that OpenAI supports.
 const OPENAI_FORMATS: [&str; 9] =
     ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// Returns whether a schema keeps to the rules of a strict mode: it has only keywords that the provider knows, each part
-/// says what it allows, and every object requires all of its properties and allows no others.
+/// Returns whether a schema follows the rules of a strict mode: it has only supported keywords, each part restricts its
+/// values, and every object requires all of its properties and allows no others.
 pub(super) fn is_strict(schema: &Value, mode: StrictMode) -> bool {
     (mode == StrictMode::Messages || schema["type"] == "object") && has_strict_parts(schema, mode)
 }
@@ -114,7 +114,7 @@ mod tests {
         assert!(is_strict(&closed(json!({"type": "string", "enum": [{"type": "object"}]}))));
         // A property may have the name of a keyword.
         assert!(is_strict(&closed(json!({"type": "string", "const": "properties"}))));
-        // What says nothing, or what neither knows.
+        // Parts without a restriction, and keywords that neither mode supports.
         for inner in [json!({}), json!({"type": "array", "uniqueItems": true}), json!({"not": {}})]
         {
             assert!(!is_strict(&closed(inner)));

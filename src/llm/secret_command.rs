@@ -1,4 +1,4 @@
-//! Commands that print keys.
+//! Runs commands that print keys.
 
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
@@ -11,26 +11,26 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::provider::PROVIDERS;
 use crate::port::CancellationToken;
 
-/// How long a command may run.
+/// The time limit for a command.
 const PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The time between two looks at a running command.
+/// The time between two checks of a running command.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The longest output of a command, in bytes.
+/// The maximum size of a command's output, in bytes.
 const MAX_OUTPUT: u64 = 64 << 10;
 
-/// How long the output may stay open after the end of a command: a process that it left behind may hold it.
+/// The time for which the output may stay open after the end of a command: a process left behind may keep it open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs a command in a shell, and kills its process group when standard input ends: with the death of this process at the
-/// latest.
+/// Runs a command in a shell, and kills its process group when standard input ends, at the latest with the death of
+/// this process.
 const GUARDED_SHELL: &str = "exec 3<&0; { read -r _ <&3; kill -KILL 0; } >/dev/null & \
      exec 3<&-; exec /bin/sh -c \"$0\" </dev/null";
 
-/// Runs a command in a shell, without the keys of providers, and returns its output. It has a process group of its own, of
-/// which nothing is left at the end, also if this process is killed. What it prints to its standard error may contain keys,
-/// and is dropped.
+/// Runs a command in a shell, without the keys of providers, and returns its output. The command has its own process
+/// group, which is killed at the end, even if this process is killed. Its standard error may contain keys, and is
+/// dropped.
 pub(super) fn run_secret_command(
     command: &str,
     cancel: &CancellationToken,
@@ -69,7 +69,7 @@ pub(super) fn run_secret_command(
     }
 }
 
-/// Waits for the end of a process; returns `None` at the time limit, and when cancelled.
+/// Waits for the end of a process. Returns `None` when the time limit is reached, or the wait is cancelled.
 fn wait_for_end(child: &mut Child, cancel: &CancellationToken) -> Option<ExitStatus> {
     for _ in 0..PROCESS_TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
         match child.try_wait() {
@@ -99,7 +99,7 @@ mod tests {
         let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
         assert!(made.success());
         let (cancel, shown) = (CancellationToken::new(), fifo.display());
-        // Both the shell and its child hold the end of the pipe to write to.
+        // Both the shell and its child hold the write end of the pipe.
         let command = format!("exec 3>{shown}; echo started >&3; sleep 300; echo key");
         let stopper = cancel.clone();
         let reader = thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The interface of an API format. Sending requests and reading responses is common to all of them.
+//! The interface of API formats. Sending requests and reading responses is common to all formats.
 
 use std::borrow::Cow;
 use std::fmt::{Debug, Display};
@@ -19,15 +19,15 @@ use crate::types::{
     ToolCall, ToolResult,
 };
 
-/// The result of reading or sending something of a model call.
+/// The result of a step of a model call.
 pub(super) type Result<T = (), E = Fault> = std::result::Result<T, E>;
 
-/// An API format. A new one is a folder with a `FORMAT`, and its module in `llm/mod.rs`.
+/// An API format. A new format is a folder with a `FORMAT`, and its module in `llm/mod.rs`.
 #[derive(Debug)]
 pub(super) struct ApiFormat {
     /// The name in the documentation.
     pub(super) name: &'static str,
-    /// Returns the path of a base URL from the path that the user gave and the provider's default.
+    /// Returns the path of a base URL, given the user's path and the provider's default.
     pub(super) base_path: fn(path: &str, default: &str) -> String,
     /// Returns the path of a request below the base URL.
     pub(super) path: fn(&WireSetup) -> String,
@@ -40,7 +40,7 @@ pub(super) fn path_or_default(path: &str, default: &str) -> String {
     if path.is_empty() { default } else { path }.to_owned()
 }
 
-/// A cloud that serves the models of others, with differences of its own.
+/// A cloud that serves models of other makers, with its own differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cloud {
     /// Amazon Bedrock.
@@ -49,23 +49,23 @@ pub(super) enum Cloud {
     Vertex,
 }
 
-/// How a streamed reply is divided into events.
+/// The framing of events in a streamed reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamFraming {
     /// Server-sent events.
     Sse,
-    /// Amazon's event stream; server-sent events are read too.
+    /// Amazon's event stream; server-sent events are accepted, too.
     Amazon,
 }
 
-/// What a wire is created for.
+/// The parameters of a wire.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WireSetup {
-    /// `provider/model`, which identifies the blocks that only this model can read.
+    /// `provider/model`, which identifies blocks that only this model can read.
     pub(super) id: Arc<str>,
     /// The name of the provider.
     pub(super) provider: &'static str,
-    /// The cloud in place of the model's maker.
+    /// The cloud that serves the model in place of its maker.
     pub(super) cloud: Option<Cloud>,
     /// The host that serves the model.
     pub(super) host: String,
@@ -73,30 +73,30 @@ pub(super) struct WireSetup {
     pub(super) is_streaming: bool,
     /// Whether to use the provider's prompt cache.
     pub(super) uses_cache: bool,
-    /// Identifies the requests of one session in the provider's cache.
+    /// A text that identifies the requests of one session in the provider's cache.
     pub(super) cache_key: Option<String>,
-    /// The output limit of the model, if the model table has it.
+    /// The output limit of the model; `None` if the model table does not have it.
     pub(super) max_output: Option<Tokens>,
-    /// The field for the output limit, with Chat Completions; `None` for that of the server.
+    /// The field for the output limit with Chat Completions; `None` for the server's default.
     pub(super) output_field: Option<OutputField>,
-    /// Whether the model takes images.
+    /// Whether the model accepts images.
     pub(super) takes_images: bool,
-    /// More fields for the body of each request.
+    /// Additional fields for the body of each request.
     pub(super) options: Arc<Map<String, Value>>,
-    /// How much the model is to reason.
+    /// The reasoning effort.
     pub(super) effort: Option<EffortSetting>,
 }
 
-/// How much a model is to reason.
+/// The reasoning effort of a model.
 #[derive(Clone, Debug)]
 pub(super) struct EffortSetting {
     pub(super) effort: Effort,
-    /// The provider's word, if the model table has it.
+    /// The provider's word; `None` if the model table does not have it.
     pub(super) word: Option<String>,
 }
 
 impl EffortSetting {
-    /// Returns the provider's word; for the highest effort of an unknown model, this one.
+    /// Returns the provider's word; `highest` for the highest effort of a model with unknown efforts.
     pub(super) fn word<'a>(&'a self, highest: &'a str) -> &'a str {
         match (&self.word, self.effort) {
             (Some(word), _) => word,
@@ -115,7 +115,7 @@ impl WireSetup {
     }
 }
 
-/// Merges fields into an object: tables are merged, lists are appended, and other values are replaced.
+/// Merges fields into an object: objects are merged, lists are appended, and other values are replaced.
 pub(super) fn merge_fields(object: &mut Map<String, Value>, fields: &Map<String, Value>) {
     for (name, value) in fields {
         match (object.get_mut(name), value) {
@@ -132,24 +132,24 @@ pub(super) fn merge_fields(object: &mut Map<String, Value>, fields: &Map<String,
     }
 }
 
-/// An API format for one model: how its requests are written, and how replies are read.
+/// An API format for one model: it encodes requests, and creates readers for replies.
 pub(super) trait Wire: Encode + Send + Sync {
-    /// Returns the headers of a request that only this format has.
+    /// Returns the request headers that are specific to this format.
     fn headers(&self) -> Vec<(&'static str, &'static str)> {
         Vec::new()
     }
 
-    /// Returns the header for a key from this variable, and the text before the key.
+    /// Returns the header for a key from a variable, and the text before the key.
     fn key_header(&self, _variable: &str) -> (HeaderName, &'static str) {
         (header::AUTHORIZATION, "Bearer ")
     }
 
-    /// Returns how a streamed reply is divided into events.
+    /// Returns the framing of events in a streamed reply.
     fn framing(&self) -> StreamFraming {
         StreamFraming::Sse
     }
 
-    /// Returns the length limit of a server-sent event in bytes.
+    /// Returns the maximum length of a server-sent event, in bytes.
     fn max_event_bytes(&self) -> usize {
         MAX_EVENT_BYTES
     }
@@ -158,7 +158,7 @@ pub(super) trait Wire: Encode + Send + Sync {
     fn reader(&self) -> Box<dyn ReplyReader>;
 }
 
-/// Writes requests.
+/// Encodes requests.
 pub(super) trait Encode {
     /// Writes everything before the conversation.
     fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>);
@@ -193,7 +193,7 @@ pub(super) trait Encode {
         }
     }
 
-    /// Writes the images of tool results as a message of the user.
+    /// Writes the images of tool results as a user message.
     fn encode_images_of_results(&self, results: &[ToolResult], writer: &mut MessageWriter<'_>) {
         let images: Vec<Image> =
             results.iter().flat_map(|result| &result.images).cloned().collect();
@@ -204,16 +204,16 @@ pub(super) trait Encode {
         }
     }
 
-    /// Writes a message of the user.
+    /// Writes a user message.
     fn encode_user(&self, text: &str, writer: &mut MessageWriter<'_>);
 
-    /// Writes a message of the user with its images.
+    /// Writes a user message with images.
     fn encode_images(&self, text: &str, images: &[Image], writer: &mut MessageWriter<'_>);
 
-    /// Returns whether the model takes images.
+    /// Returns whether the model accepts images.
     fn takes_images(&self) -> bool;
 
-    /// Returns whether the result of a tool call can have images. Otherwise they follow in a message of the user.
+    /// Returns whether tool results can contain images. Otherwise the images follow in a user message.
     fn has_images_in_results(&self) -> bool {
         false
     }
@@ -232,7 +232,7 @@ pub(super) trait Encode {
         true
     }
 
-    /// Returns whether a conversation with tool calls has to define the tools even where none may be called.
+    /// Returns whether a request must define tools if its conversation has tool calls, even if no tool may be called.
     fn needs_tool_definitions(&self) -> bool {
         false
     }
@@ -257,7 +257,8 @@ pub(super) struct RequestFrame<'a> {
 }
 
 impl RequestFrame<'_> {
-    /// Returns the system prompt, which describes the schema unless the request has a field for it; `None` if it is blank.
+    /// Returns the system prompt; `None` if it is blank. It describes the schema, unless the request has a field for
+    /// that.
     pub(super) fn system_prompt(&self, has_schema_field: bool) -> Option<String> {
         let mut system = self.system.trim_end().to_owned();
         if let Some(schema) = self.schema.filter(|_| !has_schema_field) {
@@ -277,7 +278,7 @@ impl RequestFrame<'_> {
 pub(super) enum ToolChoice {
     #[default]
     Auto,
-    /// The tools are defined only because the conversation has calls of them.
+    /// The tools are defined only because the conversation contains calls of them.
     Disabled,
 }
 
@@ -286,7 +287,7 @@ pub(super) trait ReplyReader: Send {
     /// Reads the next event of a stream.
     fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result;
 
-    /// Reads a reply that is one JSON document.
+    /// Reads a reply that is a single JSON document.
     fn read_document(&mut self, body: &str) -> Result;
 
     /// Returns whether the terminal event was read.
@@ -296,7 +297,7 @@ pub(super) trait ReplyReader: Send {
     fn finish(self: Box<Self>) -> Result<DecodedReply>;
 }
 
-/// Reads the next event of a stream. Halves of surrogate pairs are joined.
+/// Reads the next event of a stream, after joining halves of surrogate pairs.
 pub(super) fn push_event(
     reader: &mut dyn ReplyReader,
     event: SseEvent<'_>,
@@ -306,7 +307,7 @@ pub(super) fn push_event(
     reader.push(SseEvent { data: &data, ..event }, deltas)
 }
 
-/// Returns the parts of a reply that a request may have: text that is not blank, calls, and blocks of this wire.
+/// Returns the parts of a reply that a request may contain: text that is not blank, calls, and blocks of this wire.
 pub(super) fn sendable_parts<'a>(reply: &'a Reply, wire_id: &str) -> Vec<&'a ReplyPart> {
     let is_sendable = |part: &&ReplyPart| match part {
         ReplyPart::Text(text) => !text.trim().is_empty(),
@@ -316,8 +317,8 @@ pub(super) fn sendable_parts<'a>(reply: &'a Reply, wire_id: &str) -> Vec<&'a Rep
     reply.parts.iter().filter(is_sendable).collect()
 }
 
-/// Returns the type of an event: the `type` in its data, or else its name. Only events of this API have to be JSON;
-/// these have a name that `is_own`, or none.
+/// Returns the type of an event: the `type` in its data, or else its name. Only events of this API must be JSON; their
+/// name is one for which `is_own` is true, or is missing.
 pub(super) fn event_kind(event: SseEvent<'_>, is_own: bool) -> Result<Option<Cow<'_, str>>> {
     let is_foreign = !is_own && !["", "message"].contains(&event.name);
     match json_type(event.data) {
@@ -343,7 +344,7 @@ pub(super) fn json_type(json: &str) -> Result<Option<Cow<'_, str>>> {
     }
 }
 
-/// Parses JSON of a reply. JSON that ends too early is a truncated reply.
+/// Parses JSON of a reply. JSON that ends too early means a truncated reply.
 pub(super) fn parse_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T> {
     serde_json::from_str(json).map_err(|error| json_fault(&error))
 }

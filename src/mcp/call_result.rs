@@ -13,11 +13,11 @@ use crate::workspace::image::ImageSource;
 /// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallResult {
-    /// How the call ended.
+    /// The status of the call.
     pub status: ToolStatus,
     /// The text for the model.
     pub text: String,
-    /// The images, which the text does not mention.
+    /// The images; the text does not mention them.
     pub images: Vec<ImageSource>,
 }
 
@@ -28,7 +28,8 @@ pub(super) fn retry_fields(result: &Value) -> Option<&str> {
     state.filter(|_| is_deferred(result) && !has_requests(result))
 }
 
-/// Returns the questions for the user that a deferred call depends on, by their keys; `None` if it depends on something else.
+/// Returns the questions for the user that a deferred call depends on, by their keys; `None` if it depends on anything
+/// else.
 pub(super) fn user_questions(result: &Value) -> Option<Vec<(&str, &Value)>> {
     if !is_deferred(result) || !has_requests(result) {
         return None;
@@ -81,7 +82,7 @@ impl CallResult {
         Self { status, text: truncate(strip_terminal_codes(&text), most), images }
     }
 
-    /// Returns the result of a call for which a server wants further input.
+    /// Returns the result of a call for which the server requests further input.
     fn input_required(result: &Value) -> Self {
         let requests = result.get("inputRequests").and_then(Value::as_object);
         let methods = requests.into_iter().flatten().filter_map(|(_, ask)| ask["method"].as_str());
@@ -115,19 +116,20 @@ impl CallResult {
         Self::without_images(status, &text)
     }
 
-    /// Returns a result that is text.
+    /// Returns a result that consists of text.
     pub(super) fn without_images(status: ToolStatus, text: &str) -> Self {
         Self { status, text: strip_terminal_codes(text), images: Vec::new() }
     }
 }
 
-/// Returns a part of a result that is an image, the n-th one; `None` if it is something else, or can't be decoded.
+/// Returns the n-th image of a result from one of its parts; `None` for other content, and for data that can't be
+/// decoded.
 fn image_source(item: &Value, n: usize) -> Option<ImageSource> {
     let data = item["data"].as_str().filter(|_| item["type"] == "image")?;
     ImageSource::from_base64(format!("result-{n}"), data).ok()
 }
 
-/// Returns one part of a result as text, with a note in place of other content.
+/// Returns a part of a result as text, with a note in place of other content.
 fn content_text(item: &Value) -> String {
     let text = |name: &str| item[name].as_str();
     let inline = |name: &str| inline_text(text(name).unwrap_or_default());
@@ -167,7 +169,7 @@ fn base64_size(data: &str) -> String {
     }
 }
 
-/// Returns a text in a form that fits within a line.
+/// Returns a shortened text that fits into a line.
 fn inline_text(text: &str) -> String {
     text.chars().take(300).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -19,60 +19,59 @@ pub(super) trait Channel: Send + Sync {
     /// Sends a request and waits for its answer. If the caller stops waiting, the server is notified.
     fn request(&self, request: &RpcRequest, wait: &ReplyDeadline<'_>) -> Result<Value>;
 
-    /// Sends a message without an answer.
+    /// Sends a message that has no answer.
     fn notify(&self, message: Value, version: &str, wait: &ReplyDeadline<'_>) -> Result<()>;
 
-    /// Returns why the channel has ended, if it has.
+    /// Returns the reason why the channel has ended; `None` while it is open.
     fn end_reason(&self) -> Option<ServerError>;
 }
 
-/// How much time a server has to end. Clones share the deadline.
+/// The time limits for the end of a server. Clones share the deadline.
 #[derive(Clone)]
 pub(super) struct ServerShutdown {
     normal_timeout: Duration,
     fast_timeout: Duration,
     fast: CancellationToken,
-    /// The deadline for the end of the server, if known.
+    /// The deadline for the end of the server; `None` if there is none yet.
     deadline: Arc<Mutex<Option<Instant>>>,
 }
 
-/// How long to wait for an answer.
+/// The limits of the wait for an answer.
 #[derive(Clone, Copy)]
 pub(super) struct ReplyDeadline<'a> {
     /// The deadline.
     pub at: Instant,
     /// The original timeout, for messages.
     pub timeout: Duration,
-    /// Ends the wait when cancelled.
+    /// Cancels the wait.
     pub cancel: &'a CancellationToken,
-    /// Receives progress messages.
+    /// Receives the server's progress messages.
     pub progress: &'a dyn Fn(&str),
-    /// Asks the user questions of the server; `None` without a user.
+    /// Asks the user the server's questions; `None` without a user.
     pub questions: Option<&'a UserQuestions<'a>>,
 }
 
 /// A connection with a negotiated protocol mode.
 pub(super) struct ServerConnection {
     channel: Box<dyn Channel>,
-    /// The negotiated version.
+    /// The negotiated protocol version.
     pub version: &'static str,
     /// The server's usage instructions.
     pub instructions: Option<String>,
     next_id: AtomicU64,
-    /// Whether there is a user who can answer its questions.
+    /// Whether there is a user who can answer the server's questions.
     has_user: bool,
 }
 
 /// A list of tools.
 pub(super) struct ToolList {
     pub tools: Vec<Value>,
-    /// Why it is incomplete.
+    /// The reason why the list is incomplete; `None` if it is complete.
     pub truncated: Option<String>,
 }
 
 impl ServerShutdown {
-    /// Returns the usual and the short time limit. The short one applies once `fast` is cancelled or the deadline has
-    /// passed.
+    /// Returns the time limits of a setup. The short limit applies once `fast` is cancelled or the deadline has passed.
     pub(super) fn new(setup: &ServerSetup, fast: CancellationToken) -> Self {
         let (normal_timeout, fast_timeout) = (setup.shutdown_timeout, setup.fast_shutdown_timeout);
         Self { normal_timeout, fast_timeout, fast, deadline: Arc::default() }
@@ -82,21 +81,21 @@ impl ServerShutdown {
         *lock(&self.deadline) = until;
     }
 
-    /// Returns how long a server may take to end by itself when its input is closed; `None` to terminate it at once.
+    /// Returns the time limit for a server to end by itself after its input is closed; `None` to terminate it at once.
     pub(super) fn idle_timeout(&self) -> Option<Duration> {
         let left = lock(&self.deadline).map(|at| at.saturating_duration_since(Instant::now()));
         let most = left.map_or(self.normal_timeout, |left| left.min(self.normal_timeout));
         (!self.fast.is_cancelled() && !most.is_zero()).then_some(most)
     }
 
-    /// Returns how long a terminated server may take to end.
+    /// Returns the time limit for a terminated server to end.
     pub(super) fn exit_timeout(&self) -> Duration {
         self.idle_timeout().unwrap_or_default().max(self.fast_timeout)
     }
 }
 
 impl<'a> ReplyDeadline<'a> {
-    /// Returns a wait that starts now.
+    /// Returns the limits of a wait that starts now.
     pub(super) fn new(
         most: Duration,
         cancel: &'a CancellationToken,
@@ -105,7 +104,7 @@ impl<'a> ReplyDeadline<'a> {
         Self { at: Instant::now() + most, timeout: most, cancel, progress, questions: None }
     }
 
-    /// Returns the deadline. It moves while the user is asked.
+    /// Returns the deadline, which moves while the user is asked.
     pub(super) fn until(&self) -> Instant {
         self.at + self.questions.map(|questions| questions.time.total()).unwrap_or_default()
     }
@@ -128,8 +127,8 @@ impl<'a> ReplyDeadline<'a> {
 }
 
 impl ServerConnection {
-    /// Negotiates the protocol mode with a server, unless known from an earlier connection. A server that may not know
-    /// the newest one has the probe's timeout to answer, and at most a quarter of the time.
+    /// Negotiates the protocol mode with a server, unless it is known from an earlier connection. A server that may not
+    /// know the newest mode has the probe timeout to answer, and at most a quarter of the time.
     pub(super) fn open(
         channel: Box<dyn Channel>,
         known: Option<&'static str>,
@@ -147,10 +146,10 @@ impl ServerConnection {
     }
 
     fn negotiate(&mut self, probe: Duration, wait: &ReplyDeadline<'_>) -> Result<()> {
-        // The rest must suffice for a server that ignores unknown methods.
+        // The remaining time must suffice for a server that ignores unknown methods.
         match self.discover(&wait.at_most(probe.min(wait.remaining() / 4))) {
             Ok(offered) => self.begin(protocol_mode::choose_version(offered)?, wait),
-            // Any error that is not of the newest mode comes from an older server, as does silence.
+            // Silence, and any error that is not of the newest mode, come from an older server.
             Err(ServerError::Refused(refusal)) => match refusal.offered_versions() {
                 Some(offered) => self.begin(protocol_mode::choose_version(offered)?, wait),
                 None => self.initialize(SESSION_VERSIONS[0], wait),
@@ -173,7 +172,7 @@ impl ServerConnection {
         }
     }
 
-    /// Asks a server for its versions and instructions; supported in the newest mode only.
+    /// Asks a server for its versions and instructions, which only the newest mode supports.
     fn discover(&mut self, wait: &ReplyDeadline<'_>) -> Result<Vec<String>> {
         let result =
             self.send(STATELESS_VERSION, "server/discover", json!({}), Vec::new(), wait)?;
@@ -182,7 +181,7 @@ impl ServerConnection {
         versions.ok_or_else(|| ServerError::Malformed("it names no versions".to_owned()))
     }
 
-    /// Begins a session in the modes with sessions.
+    /// Begins a session, in modes with sessions.
     fn begin(&mut self, version: &'static str, wait: &ReplyDeadline<'_>) -> Result<()> {
         if version == STATELESS_VERSION { Ok(()) } else { self.initialize(version, wait) }
     }
@@ -228,7 +227,7 @@ impl ServerConnection {
         Ok(ToolList { tools, truncated: Some(cut) })
     }
 
-    /// Makes a request and waits for its result. `headers` repeat its arguments, with HTTP.
+    /// Makes a request and waits for its result. With HTTP, `headers` repeat its arguments.
     pub(super) fn request(
         &self,
         method: &'static str,
@@ -261,7 +260,7 @@ impl ServerConnection {
         self.channel.request(&RpcRequest { id, method, params, version, headers }, wait)
     }
 
-    /// Returns why the connection has ended, if it has.
+    /// Returns the reason why the connection has ended; `None` while it is open.
     pub(super) fn end_reason(&self) -> Option<ServerError> {
         self.channel.end_reason()
     }

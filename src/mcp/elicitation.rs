@@ -1,7 +1,7 @@
-//! Questions of a server to the user, while it works on a call.
+//! Questions that a server asks the user during a call.
 //!
-//! A server can ask for a few plain values, and for no secret: what it asks for is checked by name, and what is not a
-//! simple form is declined.
+//! A server can ask for a few plain values, but not for secrets: the requested values are checked by name, and anything
+//! except a simple form is declined.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,28 +16,28 @@ use crate::policy::{Elicitation, ElicitationAnswer, ElicitationField, Elicitatio
 use crate::port::lock;
 use crate::types::strip_terminal_codes;
 
-/// The method.
+/// The method of the request.
 pub(super) const ELICIT: &str = "elicitation/create";
 
 /// Asks the user the questions of a server.
 pub(super) struct UserQuestions<'a> {
     pub server: &'a str,
     pub ask: &'a dyn Fn(&Elicitation) -> ElicitationAnswer,
-    /// The time that the user takes, which is not the server's.
+    /// The time that the user takes; it does not count as the server's.
     pub time: Arc<UserTime>,
     pub asked: AtomicUsize,
 }
 
-/// How long the user has been asked.
+/// The total time for which the user has been asked.
 #[derive(Default)]
 pub(super) struct UserTime(Mutex<(Duration, Option<Instant>)>);
 
-/// The most questions of a call, and the most fields and choices of each.
+/// The maximum number of questions of a call, and of fields and choices of each question.
 const MAX_QUESTIONS: usize = 10;
 const MAX_FIELDS: usize = 20;
 const MAX_CHOICES: usize = 50;
 
-/// The most bytes of a message, and of the description of a field.
+/// The maximum sizes of a message and of a field's description, in bytes.
 const MAX_MESSAGE: usize = 2_000;
 const MAX_TEXT: usize = 300;
 
@@ -46,7 +46,7 @@ impl<'a> UserQuestions<'a> {
         Self { server, ask, time: Arc::default(), asked: AtomicUsize::new(0) }
     }
 
-    /// Returns the result of a request for the user's answer.
+    /// Returns the result of a request with the user's answer.
     pub(super) fn answer(&self, params: &Value) -> Value {
         let question = match parse(self.server, params) {
             Ok(question) if self.asked.fetch_add(1, Ordering::Relaxed) < MAX_QUESTIONS => question,
@@ -79,7 +79,7 @@ pub(super) fn declined() -> Value {
 }
 
 impl UserTime {
-    /// Returns the time in all, up to now.
+    /// Returns the total time up to now.
     pub(super) fn total(&self) -> Duration {
         let (before, since) = *lock(&self.0);
         before + since.map(|since| since.elapsed()).unwrap_or_default()
@@ -94,7 +94,7 @@ impl UserTime {
     }
 }
 
-/// Parses a question; fails with why it can't be asked.
+/// Parses a question. Fails with the reason why it can't be asked.
 fn parse(server: &str, params: &Value) -> Result<Elicitation, String> {
     if params.get("mode").is_some_and(|mode| mode != "form") {
         return Err("it is not a form".to_owned());
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(answer(&fields, &ElicitationAnswer::Cancel)["action"], "cancel");
     }
 
-    /// The time of the user is not that of the server.
+    /// The user's time does not count as the server's.
     #[test]
     fn a_deadline_moves_while_the_user_is_asked() {
         let ask = |_: &Elicitation| {

@@ -11,34 +11,34 @@ use crate::exec::CommandEnd;
 /// The result of an operation on a server.
 pub(super) type Result<T, E = ServerError> = std::result::Result<T, E>;
 
-/// Why a server gives no answer.
+/// The reason why a server gives no answer.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// It cannot be started.
+    /// The server cannot be started.
     #[error("it could not be started: {0}")]
     Start(String),
-    /// Its process has ended.
+    /// The process of the server has ended.
     #[error("it died{}{}", exit_text(*.end), quote(.stderr))]
     Exited {
-        /// How it ended, if known.
+        /// The end of the process, if known.
         end: Option<CommandEnd>,
-        /// The end of its standard error.
+        /// The last part of its standard error.
         stderr: String,
     },
-    /// It was ended because of its output.
+    /// The server was ended because of its output.
     #[error("it {0}, and was ended")]
     Misbehaved(String),
-    /// It did not answer in time.
+    /// The server did not answer in time.
     #[error("it did not answer within {} s", .0.as_secs_f64())]
     TimedOut(Duration),
-    /// It supports no known version of the protocol.
+    /// The server supports no known version of the protocol.
     #[error("it uses version {} of the protocol, which is not supported", .0.join(", "))]
     Version(Vec<String>),
-    /// It cannot be reached.
+    /// The server cannot be reached.
     #[error("it cannot be reached: {0}")]
     Unreachable(String),
-    /// It requires authorization.
+    /// The server requires authorization.
     #[error(
         "it requires authorization ({0}); name a variable that holds its token in `token_env`, give it `headers`, \
          or client credentials in `oauth` (sign-in with a browser is not supported)"
@@ -47,10 +47,10 @@ pub enum ServerError {
     /// The sign-in with client credentials failed.
     #[error("sign-in failed: {0}")]
     SignIn(String),
-    /// It redirects.
+    /// The server redirects the request.
     #[error("it redirects to {0}, which is not followed; configure that URL if it is correct")]
     Redirected(String),
-    /// It answered with an error status.
+    /// The server answered with an error status.
     #[error("it answered with status {status}{}", quote(.body))]
     Status {
         /// The status code.
@@ -58,22 +58,22 @@ pub enum ServerError {
         /// The body of the answer.
         body: String,
     },
-    /// Its answer is incomplete.
+    /// The answer is incomplete.
     #[error("its response was cut off")]
     Truncated,
     /// The session has expired.
     #[error("it no longer knows the session")]
     SessionExpired,
-    /// It answered with an error.
+    /// The server answered with an error.
     #[error("it answered with an error: {0}")]
     Refused(RpcError),
-    /// Its answer can't be parsed.
+    /// The answer can't be parsed.
     #[error("its answer could not be read: {0}")]
     Unreadable(String),
-    /// Its answer violates the protocol.
+    /// The answer violates the protocol.
     #[error("its response violates the protocol: {0}")]
     Malformed(String),
-    /// It has ended again too soon after a restart.
+    /// The server has ended again too soon after a restart.
     #[error("it crashed again, and is restarted at most every {} s", .0.as_secs_f64())]
     RestartTooSoon(Duration),
     /// The call was cancelled.
@@ -93,31 +93,31 @@ pub struct RpcError {
     pub data: Value,
 }
 
-/// A problem to report before a run begins.
+/// A problem that is reported before a run begins.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ServerProblem {
     /// The tools of a server cannot be used.
     #[error("the tools of the MCP server `{server}` are missing: {error}")]
     Unavailable {
-        /// The server.
+        /// The name of the server.
         server: Arc<str>,
         /// The error.
         error: ServerError,
-        /// Whether the run needs it.
+        /// Whether the run requires the server.
         necessity: super::Necessity,
     },
-    /// Parts of a server are not used.
+    /// Parts of a server are left out.
     #[error("of the MCP server `{server}`, {what}")]
     Incomplete {
-        /// The server.
+        /// The name of the server.
         server: Arc<str>,
-        /// Which parts, and why.
+        /// The omitted parts, with the reason.
         what: String,
     },
 }
 
 impl ServerProblem {
-    /// Returns whether the run cannot begin.
+    /// Returns whether the problem prevents the run.
     pub fn is_fatal(&self) -> bool {
         matches!(self, Self::Unavailable { necessity: super::Necessity::Required, .. })
     }

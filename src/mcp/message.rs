@@ -9,7 +9,7 @@ use crate::net::ReadableFields;
 /// A request to a server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RpcRequest {
-    /// Its ID, unique in the connection.
+    /// The ID, unique in the connection.
     pub id: u64,
     /// The method.
     pub method: &'static str,
@@ -17,7 +17,7 @@ pub(super) struct RpcRequest {
     pub params: Value,
     /// The protocol version.
     pub version: &'static str,
-    /// Headers for its arguments, with HTTP.
+    /// With HTTP, the headers for the arguments.
     pub headers: Vec<(String, String)>,
 }
 
@@ -26,42 +26,42 @@ pub(super) struct RpcRequest {
 pub(super) enum ServerMessage {
     /// The answer to a request.
     Reply {
-        /// The request; `None` if the ID is not ours.
+        /// The ID of the request; `None` if it is not one of ours.
         id: Option<u64>,
         /// The result.
         outcome: Result<Value, RpcError>,
     },
     /// A request to the client.
     Request {
-        /// Its ID.
+        /// The ID of the request.
         id: Value,
         /// The method.
         method: String,
-        /// Its parameters.
+        /// The parameters.
         params: Value,
     },
     /// Progress of a request.
     Progress {
-        /// The request.
+        /// The ID of the request.
         id: u64,
         /// The message.
         text: String,
     },
     /// An invalid answer to a request.
     Unreadable {
-        /// The request; `None` if the ID can't be read either.
+        /// The ID of the request; `None` if it can't be read either.
         id: Option<u64>,
         /// The reason.
         why: String,
     },
-    /// Another notification.
+    /// Any other notification.
     Notification,
 }
 
-/// The longest ID of a request that is answered: answers wait in memory until the server reads them.
+/// The maximum length of an ID for a request to be answered: answers wait in memory until the server reads them.
 const MAX_ID_BYTES: usize = 256;
 
-/// How many characters of an unsupported method are quoted.
+/// The number of characters of an unsupported method that are quoted.
 const MAX_METHOD_CHARS: usize = 64;
 
 /// The error code for unsupported methods.
@@ -83,7 +83,7 @@ pub(super) fn notification(method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }
 
-/// Returns the answer to a request of a server by a run without a user: only pings are supported, and questions declined.
+/// Returns the answer of a run without a user to a server's request: pings are supported, and questions are declined.
 pub(super) fn client_answer(id: &Value, method: &str) -> Value {
     match method {
         "ping" => return client_result(id, &json!({})),
@@ -96,7 +96,7 @@ pub(super) fn client_answer(id: &Value, method: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "error": error })
 }
 
-/// Returns the answer to a request of a server with this result.
+/// Returns the answer to a server's request, with the given result.
 pub(super) fn client_result(id: &Value, result: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
@@ -124,10 +124,10 @@ impl ServerMessage {
     fn from_value(value: Value) -> Option<Self> {
         let Value::Object(mut fields) = value else { return None };
         let version = fields.remove("jsonrpc");
-        // Some servers write every field, including those of other message kinds, as null.
+        // Some servers write all fields, including those of other kinds of messages, as null.
         let mut field = |name: &str| fields.remove(name).filter(|value| !value.is_null());
         let (id, method, error) = (field("id"), field("method"), field("error"));
-        // Our IDs are numbers; a text that looks like one is not ours.
+        // Our IDs are numbers; a text that looks like a number is not ours.
         let own_id = id.as_ref().and_then(Value::as_u64);
         let unreadable = |why: &str| Self::Unreadable { id: own_id, why: why.to_owned() };
         if version.as_ref().and_then(Value::as_str) != Some("2.0") {
@@ -181,7 +181,7 @@ impl ServerMessage {
     }
 }
 
-/// Returns the ID that is the last field of a message, as some servers write it.
+/// Returns the ID in the last field of a message, where some servers write it.
 fn last_id(text: &[u8]) -> Option<u64> {
     let text = text.trim_ascii_end().strip_suffix(b"}")?.trim_ascii_end();
     let digits = text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();

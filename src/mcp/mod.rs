@@ -1,19 +1,19 @@
-//! Layer 4: MCP, tools from servers that speak the Model Context Protocol.
+//! Layer 4: tools from servers that speak the Model Context Protocol (MCP).
 //!
-//! [`McpServers::start`] starts them concurrently, negotiates a protocol mode with each, and lists its tools once: the
-//! list is fixed for the run. Each [`ServerTool`] has a unique name, `mcp_{server}_{tool}`, and makes its own calls. A
-//! server that fails costs its tools and causes a [`ServerProblem`], but does not end the run; the caller decides
-//! whether it was required.
+//! [`McpServers::start`] starts the servers concurrently, negotiates a protocol mode with each, and lists its tools
+//! once: the list is fixed for the run. Each [`ServerTool`] has a unique name, `mcp_{server}_{tool}`, and makes its own
+//! calls. If a server fails, its tools are missing and a [`ServerProblem`] is reported, but the run does not end; the
+//! caller decides whether the server was required.
 //!
 //! ```text
 //! servers ── server ── connection ── channel: stdio | http ── oauth: access tokens
 //!    │         └ restarts
-//!    └ tools: names, filters, caps; outcome: what a result says
+//!    └ tools: names, filters, caps; call_result: a result as text and images
 //! ```
 //!
-//! A server gets the arguments of its tools, and the user's answers to simple questions where there is a user. Its other
-//! requests (a model's answer, folders) are refused, and no capability for them is announced. Its output is untrusted and
-//! limited.
+//! A server gets the arguments of its tools, and the user's answers to simple questions if there is a user. Its other
+//! requests (replies of a model, folders) are refused, and no capability for them is announced. Its output is
+//! untrusted, and limited.
 
 mod call_result;
 mod connection;

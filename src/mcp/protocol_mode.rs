@@ -1,7 +1,7 @@
 //! The two modes of the protocol.
 //!
-//! Up to version 2025-11-25, client and server begin a session by negotiating a version. Since 2026-07-28 there are no
-//! sessions: every request carries its version.
+//! Up to version 2025-11-25, client and server begin a session by negotiating a version. Since version 2026-07-28,
+//! there are no sessions: every request carries its version.
 
 use serde_json::{Map, Value, json};
 
@@ -38,7 +38,7 @@ pub(super) fn request_meta(version: &str, has_user: bool) -> Map<String, Value> 
     meta
 }
 
-/// Returns what this client can do for a server: with a user, answer questions.
+/// Returns the capabilities of this client: with a user, answers to questions.
 pub(super) fn capabilities(has_user: bool) -> Value {
     if has_user { json!({ "elicitation": { "form": {} } }) } else { json!({}) }
 }
@@ -49,7 +49,7 @@ pub(super) fn client_info() -> Value {
 }
 
 impl RpcError {
-    /// Returns the versions offered in place of the requested one.
+    /// Returns the versions that the server offers instead of the requested one.
     pub(super) fn offered_versions(&self) -> Option<Vec<String>> {
         let is_meant = self.code == UNSUPPORTED_VERSION;
         is_meant.then(|| version_list(self.data.get("supported"))).flatten()

@@ -1,4 +1,4 @@
-//! One server and its connection, which is replaced when it has ended.
+//! A server and its connection, which is replaced when it has ended.
 
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
@@ -19,12 +19,12 @@ use crate::port::{CancellationToken, lock};
 pub(super) struct McpServer {
     pub spec: ServerSpec,
     pub setup: ServerSetup,
-    /// The access tokens for it, which outlive a connection.
+    /// The access tokens for the server, which outlive a connection.
     tokens: Option<Arc<TokenSource>>,
-    /// Its deadline is set while the server is started, and at shutdown.
+    /// The limits of a shutdown; the deadline is set while the server is started, and at shutdown.
     shutdown: ServerShutdown,
-    /// `None` after shutdown.
-    /// Locked during a restart: concurrent calls need the same connection.
+    /// The state of the server; `None` after shutdown. Locked during a restart, since concurrent calls need the same
+    /// connection.
     lifecycle: Mutex<Option<ServerLifecycle>>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct McpServer {
 #[derive(Default)]
 struct ServerLifecycle {
     connection: Option<Arc<ServerConnection>>,
-    /// The version negotiated with the first connection, a property of the server.
+    /// The version negotiated with the first connection; it does not change for later connections.
     version: Option<&'static str>,
     restarted_at: Option<Instant>,
 }
@@ -50,14 +50,14 @@ impl McpServer {
         Self { spec, setup, tokens, shutdown, lifecycle }
     }
 
-    /// Starts the server and negotiates the mode.
+    /// Starts the server and negotiates the protocol mode.
     pub(super) fn start(&self, wait: &ReplyDeadline<'_>) -> Result<Arc<ServerConnection>> {
         let mut life = lock(&self.lifecycle);
         self.connect(life.as_mut().ok_or(ServerError::Cancelled)?, wait)
     }
 
-    /// Makes a call. A server that has ended is restarted for it. A call that may have run is repeated only if the server
-    /// declares it harmless.
+    /// Makes a call. If the server has ended, it is restarted first. A call that may have run is repeated only if the
+    /// server declares it harmless.
     pub(super) fn call(
         &self,
         params: &Value,
@@ -69,7 +69,7 @@ impl McpServer {
             connection.request("tools/call", params.clone(), headers.to_vec(), wait)
         };
         match call(self.connection(wait)?) {
-            // The call was not processed.
+            // The server did not process the call.
             Err(ServerError::SessionExpired) => call(self.connection(wait)?),
             Err(error) if error.is_connection_loss() && is_harmless => {
                 call(self.connection(wait).map_err(|_| error)?)
@@ -78,7 +78,7 @@ impl McpServer {
         }
     }
 
-    /// Stops the server for good, faster if less time is left.
+    /// Stops the server permanently, faster if `left` is less than the usual time limit.
     pub(super) fn stop(&self, left: Option<Duration>) {
         let life = lock(&self.lifecycle).take();
         self.shutdown.set_deadline(left.and_then(|left| Instant::now().checked_add(left)));
@@ -92,7 +92,7 @@ impl McpServer {
         if let Some(connection) = &life.connection {
             match connection.end_reason() {
                 None => return Ok(Arc::clone(connection)),
-                // This is not a failure.
+                // An expired session is not a failure.
                 Some(ServerError::SessionExpired) => return self.connect(life, wait),
                 Some(_) => {}
             }
@@ -112,7 +112,7 @@ impl McpServer {
     ) -> Result<Arc<ServerConnection>> {
         life.connection = None;
         let open = |version| ServerConnection::open(self.channel()?, version, &self.setup, wait);
-        // A server that starts too slowly gets no more time to end.
+        // A server that starts too slowly gets no additional time to end.
         self.shutdown.set_deadline(Some(wait.until()));
         let opened = match open(life.version) {
             // Some servers exit when the first message does not begin a session.

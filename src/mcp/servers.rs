@@ -14,7 +14,7 @@ use super::tool_description::{self, ListedTool};
 use crate::port::CancellationToken;
 use crate::types::strip_terminal_codes;
 
-/// The servers of a run. Dropping them ends them.
+/// The servers of a run. Dropping the value ends them.
 #[derive(Default)]
 pub struct McpServers {
     all: Vec<Arc<McpServer>>,
@@ -22,30 +22,30 @@ pub struct McpServers {
     instructions: Vec<ServerInstructions>,
 }
 
-/// Usage instructions of a server; untrusted, like all its output.
+/// Usage instructions of a server, which are untrusted like all its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInstructions {
-    /// The server.
+    /// The name of the server.
     pub server: Arc<str>,
     /// The instructions, as plain text.
     pub text: String,
 }
 
-/// How far the start of a server is.
+/// The progress of starting a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerStart {
-    /// It has begun.
+    /// The start has begun.
     Begun,
-    /// The server runs, and its tools are known.
+    /// The server is running, and its tools are known.
     Done,
-    /// The server can't be had.
+    /// The server is not available.
     Failed,
 }
 
 /// A started server.
 struct StartedServer {
     tools: Vec<ListedTool>,
-    /// Omitted tools, and other notes.
+    /// Notes about omitted tools, and others.
     omissions: Vec<String>,
     instructions: Option<String>,
 }
@@ -53,7 +53,8 @@ struct StartedServer {
 impl McpServers {
     /// Starts servers concurrently, and lists their tools in the order of the servers and of their lists. Takes no
     /// longer than the longest of their time limits, and ends soon when cancelled; running servers then also get less
-    /// time to end. `report` gets how far each one is. Without threads, servers are started one after the other.
+    /// time to end. `report` receives the progress of each server. Without threads, servers are started one after
+    /// another.
     pub fn start(
         specs: Vec<ServerSpec>,
         setup: &ServerSetup,
@@ -84,7 +85,7 @@ impl McpServers {
                     problems.extend(notes.into_iter().map(reduced));
                     for tool in tools {
                         let local = tool_description::unique_name(&name, &tool.remote, &mut taken);
-                        // The user's rules about another server must not allow it.
+                        // A user's rule about another server must not match tools of this one.
                         let is_longer = |other: &&String| {
                             other.len() > name.len() && local.starts_with(&format!("mcp_{other}_"))
                         };
@@ -122,14 +123,13 @@ impl McpServers {
     }
 
     /// Stops the servers and their child processes concurrently. If less time is left than their usual limit, they get
-    /// only that, but at least a moment.
+    /// only that time, but at least a moment.
     pub fn stop(&self, left: Option<Duration>) {
         run_parallel(&self.all, |server| server.stop(left));
     }
 }
 
-/// Runs a function for each server concurrently, as far as threads are available. Returns its results, `None` where it
-/// panicked.
+/// Calls a function for each server, concurrently if threads are available. Returns the results; `None` for a panic.
 fn run_parallel<T: Send>(
     servers: &[Arc<McpServer>],
     act: impl Fn(&McpServer) -> T + Sync,

@@ -10,44 +10,44 @@ use crate::net::{Endpoint, HttpOptions, Secret};
 use crate::port::CancellationToken;
 use crate::types::matches_wildcard;
 
-/// A server.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerSpec {
-    /// Its name, part of the names of its tools.
+    /// The name, which is part of the names of the tools.
     pub name: String,
-    /// How to connect to it.
+    /// The transport by which to connect to the server.
     pub transport: ServerTransport,
-    /// The time limit of its start, and of each call.
+    /// The time limit of the start, and of each call.
     pub timeout: Duration,
     /// The tools to use.
     pub tools: ToolFilter,
-    /// Whether requests may leave its tools out, so that it can have more.
+    /// Whether requests may leave the tools out, so that the server can have more tools.
     pub may_defer: bool,
-    /// Whether a run needs it.
+    /// Whether a run requires the server.
     pub necessity: Necessity,
 }
 
-/// How to connect to a server.
+/// The transport to a server.
 #[derive(Clone)]
 pub enum ServerTransport {
-    /// A process, by its standard input and output.
+    /// A process that communicates over its standard input and output.
     Stdio {
         /// The program.
         command: String,
-        /// Its arguments.
+        /// The arguments of the program.
         args: Vec<String>,
-        /// Its environment variables, maybe secret.
+        /// Additional environment variables, possibly secret.
         env: Vec<(String, String)>,
     },
-    /// A URL. The caller ensures that no secret is sent to another machine unencrypted.
+    /// A URL. The caller must ensure that no secret is sent to another machine unencrypted.
     Http {
-        /// The address.
+        /// The URL.
         url: String,
-        /// Headers of each request, maybe secret.
+        /// Headers for each request, possibly secret.
         headers: Vec<(String, String)>,
-        /// Options of the connection. The time limit of an answer is that of the server.
+        /// The options of connections. The time limit for an answer is that of the server.
         options: HttpOptions,
-        /// For access tokens, if it is signed in to by client credentials.
+        /// Client credentials for access tokens; `None` without sign-in.
         credentials: Option<Box<ClientCredentials>>,
     },
 }
@@ -57,9 +57,9 @@ pub enum ServerTransport {
 pub struct ClientCredentials {
     /// The ID of the client.
     pub client_id: String,
-    /// Returns the secret, or what is wrong with its source.
+    /// The source of the secret.
     pub secret: Arc<SecretSource>,
-    /// The scopes to ask for; those that the server names if it is empty.
+    /// The scopes to request; if empty, those that the server names.
     pub scopes: Vec<String>,
     /// The authorization server; `None` for the one that the server names.
     pub issuer: Option<String>,
@@ -69,7 +69,7 @@ pub struct ClientCredentials {
     pub options: Arc<dyn Fn(&Endpoint) -> HttpOptions + Send + Sync>,
 }
 
-/// Returns a secret, or what is wrong with its source. Ends soon when cancelled.
+/// Returns a secret, or a description of the problem with its source. Should return soon when cancelled.
 pub type SecretSource = dyn Fn(&CancellationToken) -> Result<Secret, String> + Send + Sync;
 
 /// Selects tools of a server; `*` in a pattern matches any text.
@@ -81,66 +81,66 @@ pub struct ToolFilter {
     pub disabled: Vec<String>,
 }
 
-/// Whether a run needs a server.
+/// Whether a run requires a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Necessity {
-    /// The run continues without its tools.
+    /// If the server fails, the run continues without its tools.
     #[default]
     Optional,
-    /// The run does not begin.
+    /// If the server fails, the run does not begin.
     Required,
 }
 
-/// The environment for servers.
+/// The environment of servers.
 #[derive(Clone)]
 pub struct ServerSetup {
     /// Runs server processes, confined by its policy.
     pub supervisor: Supervisor,
-    /// Their working directory.
+    /// The working directory of server processes.
     pub folder: PathBuf,
-    /// Limits of their output.
+    /// The limits of servers' output.
     pub limits: ServerLimits,
     /// Whether there is a user who can answer questions of servers.
     pub has_user: bool,
-    /// How long to wait for a server that may not know the newest mode before trying the older one.
+    /// The time limit for a server that may not know the newest mode to answer, before the older one is tried.
     pub probe_timeout: Duration,
-    /// The least time between two restarts of a server.
+    /// The minimum time between two restarts of a server.
     pub restart_interval: Duration,
-    /// How long a server may take to end once its input is closed, and again once it is terminated.
+    /// The time limit for a server to end after its input is closed, and again after it is terminated.
     pub shutdown_timeout: Duration,
-    /// The same for a fast shutdown of the program.
+    /// The same time limit during a fast shutdown of the program.
     pub fast_shutdown_timeout: Duration,
 }
 
 /// Limits of a server's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Bytes of one message.
+    /// The maximum size of a message, in bytes.
     pub message_bytes: usize,
-    /// Consecutive lines that are not messages.
+    /// The maximum number of consecutive lines that are not messages.
     pub invalid_lines: usize,
-    /// Bytes of a result, as shown to the model.
+    /// The maximum size of a result as shown to the model, in bytes.
     pub result_bytes: usize,
-    /// The tools that are part of every model request.
+    /// The limits for tools that are part of every model request.
     pub tools: ToolLimits,
-    /// The tools that requests may leave out.
+    /// The limits for tools that requests may leave out.
     pub deferrable_tools: ToolLimits,
-    /// Pages of the list of tools.
+    /// The maximum number of pages of the tool list.
     pub pages: usize,
-    /// Bytes of a tool's description.
+    /// The maximum size of a tool's description, in bytes.
     pub description_bytes: usize,
-    /// Bytes of the schema of a tool's arguments.
+    /// The maximum size of the schema of a tool's arguments, in bytes.
     pub schema_bytes: usize,
-    /// Bytes of its usage instructions.
+    /// The maximum size of the usage instructions, in bytes.
     pub instruction_bytes: usize,
 }
 
 /// Limits of the list of a server's tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolLimits {
-    /// The number of tools.
+    /// The maximum number of tools.
     pub count: usize,
-    /// Bytes of all names, descriptions and schemas.
+    /// The maximum size of all names, descriptions and schemas together, in bytes.
     pub bytes: usize,
 }
 
@@ -185,10 +185,10 @@ impl ToolFilter {
 }
 
 impl ServerTransport {
-    /// Returns the secrets to mask in quotes of the server, except short ones, which would mask ordinary text.
+    /// Returns the secrets to mask in quotes from the server, except short ones, which would mask ordinary text.
     pub(super) fn secrets(&self) -> Vec<String> {
         let (Self::Stdio { env: pairs, .. } | Self::Http { headers: pairs, .. }) = self;
-        // A prefix names the type of a key.
+        // A prefix such as `Bearer` names the type of a key, and is not secret.
         let values = pairs.iter().map(|(_, value)| value.trim_start_matches("Bearer ").to_owned());
         values.filter(|value| value.len() >= 8).collect()
     }

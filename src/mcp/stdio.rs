@@ -1,8 +1,8 @@
-//! A server process: one message per line of its standard input and output.
+//! A server process with one message per line of its standard input and output.
 //!
-//! Three threads serve it, so that its pipes never fill up and no caller waits beyond its limit: a writer, a reader
-//! that passes each answer to its caller, and one that keeps the end of standard error. Answers without a waiting
-//! caller are ignored: late, repeated, or with an unknown ID.
+//! Three threads serve the process, so that its pipes never fill up and no caller waits beyond its limit: a writer, a
+//! reader that passes each answer to its caller, and a reader that keeps the start and the end of standard error.
+//! Answers without a waiting caller are ignored: late answers, repeated ones, and those with an unknown ID.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
@@ -30,7 +30,7 @@ use crate::port::{CancellationToken, lock};
 pub(super) struct StdioChannel {
     shared: Arc<StdioState>,
     process: Arc<ChildCommand>,
-    /// The thread that also has the process.
+    /// The reader thread, which also holds the process.
     reader: Option<JoinHandle<()>>,
     shutdown: ServerShutdown,
 }
@@ -49,10 +49,10 @@ struct StdioState {
     folder: PathBuf,
 }
 
-/// The callers that wait for answers.
+/// The callers that are waiting for answers.
 enum PendingReplies {
     Open(HashMap<u64, Sender<PendingEvent>>),
-    /// No more answers, for this reason.
+    /// No further answers will arrive, for this reason.
     Ended(ServerError),
 }
 
@@ -64,19 +64,19 @@ enum PendingEvent {
     Question(Value, Value),
 }
 
-/// The most events that wait for a caller before further questions are declined.
+/// The maximum number of queued events of a caller; further questions are declined.
 const MAX_QUEUED_EVENTS: usize = 4;
 
-/// The most queued messages.
+/// The maximum number of queued messages.
 const OUTBOX: usize = 64;
 
-/// How many bytes of standard error are kept, at its start and at its end.
+/// The number of bytes of standard error that are kept at its start, and at its end.
 const STDERR_BYTES: usize = 32 << 10;
 
-/// How many of its characters are quoted.
+/// The number of its characters that are quoted.
 const MAX_QUOTED_CHARS: usize = 600;
 
-/// How long a process may take to end after it has closed its output.
+/// The time limit for a process to end after it has closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl StdioChannel {
@@ -115,7 +115,7 @@ impl StdioChannel {
             let started = thread::Builder::new().name(name.to_owned()).spawn(body);
             started.map_err(|error| failed(error.to_string()))
         };
-        // Ends when the server stops reading, too.
+        // Writing also ends when the server stops reading.
         let write = move |message: Value| stdin.write_all(format!("{message}\n").as_bytes());
         spawn("mcp-write", Box::new(move || drop(to_write.into_iter().try_for_each(write))))?;
         spawn("mcp-stderr", Box::new(move || complaints.capture_stderr(stderr)))?;
@@ -192,7 +192,7 @@ impl Channel for StdioChannel {
 
 impl Drop for StdioChannel {
     /// Ends the server: its input is closed, then it is terminated, then killed with all its children. In a fast
-    /// shutdown it is terminated at once.
+    /// shutdown, it is terminated at once.
     fn drop(&mut self) {
         lock(&self.shared.outbox).take();
         let most = self.shutdown.idle_timeout();
@@ -205,8 +205,8 @@ impl Drop for StdioChannel {
             self.process.wait(EXIT_TIMEOUT)
         };
         let ended = most.and_then(|most| self.process.wait(most)).or_else(stop).or_else(kill);
-        // As long as the thread has the process, the cleanup after all commands is not done, and this program may end
-        // first.
+        // While the thread holds the process, the cleanup after all commands is not complete, and this program must not
+        // end.
         if let Some(reader) = self.reader.take().filter(|_| ended.is_some()) {
             let _ = reader.join();
         }
@@ -214,14 +214,14 @@ impl Drop for StdioChannel {
 }
 
 impl StdioState {
-    /// Queues a message if there is space. A server that does not read does not block the caller.
+    /// Queues a message if there is space, so that a server that does not read does not block the caller.
     fn try_send(&self, message: Value) {
         if let Some(outbox) = &*lock(&self.outbox) {
             let _ = outbox.try_send(message);
         }
     }
 
-    /// Passes a message to its caller.
+    /// Passes a message to the waiting caller.
     fn dispatch(&self, message: ServerMessage) {
         let (id, event) = match message {
             ServerMessage::Reply { id: Some(id), outcome } => {
@@ -251,7 +251,7 @@ impl StdioState {
         }
     }
 
-    /// Returns the ID of the request that is answered next, if there is only one.
+    /// Returns the ID of the request that is waiting for an answer, if there is exactly one.
     fn only_pending(&self) -> Option<u64> {
         match &*lock(&self.pending) {
             PendingReplies::Open(waiting) if waiting.len() == 1 => waiting.keys().next().copied(),
@@ -259,8 +259,8 @@ impl StdioState {
         }
     }
 
-    /// Passes a question to the newest waiting call, since the server does not say which one it is about. It is declined if
-    /// there is none, or if too many questions wait.
+    /// Passes a question to the newest waiting call, since the server does not say which call it is about. The question
+    /// is declined if there is no call, or too many questions are waiting.
     fn pass_question(&self, id: &Value, params: Value) {
         let asked = match &*lock(&self.pending) {
             PendingReplies::Open(waiting) => {
@@ -277,7 +277,7 @@ impl StdioState {
         }
     }
 
-    /// Ends all waiting calls.
+    /// Ends all waiting calls with an error.
     fn end(&self, error: &ServerError) {
         lock(&self.outbox).take();
         let before =
@@ -298,7 +298,7 @@ impl StdioState {
         }
     }
 
-    /// Passes messages to their callers until the output of the process ends or violates a limit.
+    /// Passes messages to their callers until the output of the process ends, or violates a limit.
     fn read_messages(&self, stdout: PipeReader, limits: &ServerLimits, child: &ChildCommand) {
         let error = if let Some(violation) = self.dispatch_lines(stdout, limits) {
             ServerError::Misbehaved(violation)
@@ -312,7 +312,7 @@ impl StdioState {
         child.stop();
     }
 
-    /// Returns the violation for which a server is ended; `None` if it ended by itself.
+    /// Returns the violation that requires ending the server; `None` if it ended by itself.
     fn dispatch_lines(&self, stdout: PipeReader, limits: &ServerLimits) -> Option<String> {
         let ServerLimits { message_bytes, invalid_lines, .. } = *limits;
         let (mut lines, mut line) = (BufReader::with_capacity(64 << 10, stdout), Vec::new());
@@ -362,7 +362,7 @@ impl StdioState {
     }
 }
 
-/// The result of reading.
+/// The result of reading a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineResult {
     /// A line, without its end.

@@ -18,7 +18,7 @@ use crate::port::{EffectContext, EffectNotice, ToolSpec};
 use crate::tools::first_big_integer;
 use crate::types::{CallId, TimeSpan, ToolStatus};
 
-/// A tool of a server, fixed for the run. Clones are the same tool.
+/// A tool of a server, fixed for the run. Clones share the tool.
 #[derive(Clone)]
 pub struct ServerTool(Arc<PinnedTool>);
 
@@ -31,17 +31,17 @@ struct PinnedTool {
     server: Arc<McpServer>,
 }
 
-/// The least time between two progress messages of a call.
+/// The minimum time between two progress messages of a call.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How often a server may defer a call, and the pause before each repetition.
+/// The maximum number of times that a server may defer a call, and the pause before each repetition.
 const MAX_DEFERRALS: usize = 10;
 const DEFERRAL_PAUSE: Duration = Duration::from_millis(250);
 
-/// How long the user may take for the questions of a call.
+/// The time limit for the user to answer the questions of a call.
 const USER_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
-/// The time beyond a server's own limits after which a call is abandoned.
+/// The time after a server's own limits at which a call is abandoned.
 const TIMEOUT_MARGIN: Duration = Duration::from_secs(20);
 
 impl ServerTool {
@@ -57,17 +57,17 @@ impl ServerTool {
         &self.0.spec
     }
 
-    /// Returns the name of its server.
+    /// Returns the name of the tool's server.
     pub fn server(&self) -> &str {
         &self.0.server.spec.name
     }
 
-    /// Returns its name on its server.
+    /// Returns the name of the tool on its server.
     pub fn remote_name(&self) -> &str {
         &self.0.remote
     }
 
-    /// Returns the time limit of a call, longer than the server's own limits.
+    /// Returns the time limit of a call, which exceeds the server's own limits.
     pub fn timeout(&self) -> TimeSpan {
         let user = if self.0.server.setup.has_user { USER_TIMEOUT } else { Duration::ZERO };
         let timeout = self.0.server.spec.timeout.saturating_add(TIMEOUT_MARGIN);
@@ -94,7 +94,7 @@ impl ServerTool {
         }
     }
 
-    /// Makes a call, and waits for its result. The server's questions are for this user.
+    /// Makes a call, and waits for its result. The server's questions go to the given user.
     pub fn call(
         &self,
         arguments: Map<String, Value>,
@@ -116,7 +116,7 @@ impl ServerTool {
         };
         let headers: Vec<_> =
             mirrors.iter().filter_map(|mirror| mirror.header_for(&arguments)).collect();
-        // The ID lets a server recognize a repeated call.
+        // By the ID, a server can recognize a repeated call.
         let meta = json!({ "architect/callId": call.as_str() });
         let mut params = json!({ "name": remote, "arguments": {}, "_meta": meta });
         params["arguments"] = Value::Object(arguments);

@@ -1,6 +1,6 @@
-//! The tools of a server as they are used: filtered, renamed, limited.
+//! Selects the tools of a server, renames them, and limits their descriptions.
 //!
-//! A list of tools is untrusted text that goes into every model request, so each part of it is limited, and the rest is
+//! A list of tools is untrusted text that goes into every model request. So each part of it is limited; the rest is
 //! truncated or left out, with a note.
 
 use std::collections::HashSet;
@@ -11,39 +11,39 @@ use super::http::{self, MirroredArgument};
 use super::settings::{ServerLimits, ServerSpec, ToolLimits};
 use crate::types::{Digest, strip_terminal_codes};
 
-/// A tool as a server describes it.
+/// A tool as described by a server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ListedTool {
-    /// Its name on the server.
+    /// The name on the server.
     pub remote: String,
-    /// Its description.
+    /// The description for the model.
     pub description: String,
-    /// The schema of its arguments.
+    /// The schema of the arguments.
     pub schema: Value,
     /// The size of the schema in bytes.
     pub schema_size: usize,
-    /// The server's claims about its effects.
+    /// The server's claims about the effects.
     pub hints: ToolHints,
-    /// The arguments repeated in headers, with HTTP.
+    /// With HTTP, the arguments that are repeated in headers.
     pub mirrors: Vec<MirroredArgument>,
 }
 
-/// A server's claims about the effects of a tool. Unverified; no permission depends on them.
+/// A server's claims about the effects of a tool. They are not verified, and permissions do not depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolHints {
-    /// It changes nothing.
+    /// Whether a call changes nothing.
     pub read_only: bool,
-    /// A second call with the same arguments changes nothing more.
+    /// Whether a second call with the same arguments has no further effect.
     pub idempotent: bool,
 }
 
-/// The longest name that all providers accept.
+/// The maximum length of a name that all providers accept.
 const MAX_NAME: usize = 64;
 
-/// The longest name accepted from a server.
+/// The maximum length of a name accepted from a server.
 const MAX_REMOTE_NAME: usize = 128;
 
-/// How many omitted tools are named.
+/// The number of omitted tools that are named.
 const MAX_NAMED: usize = 3;
 
 /// Returns the tools to use, in order, and notes about the others.
@@ -141,7 +141,7 @@ impl ListedTool {
         })
     }
 
-    /// Returns the size of its description in bytes.
+    /// Returns the size of the tool's description for the model, in bytes.
     fn size(&self) -> usize {
         self.remote.len() + self.description.len() + self.schema_size
     }
@@ -153,7 +153,7 @@ pub(super) fn unique_name(server: &str, remote: &str, taken: &mut HashSet<String
     let name: String =
         format!("mcp_{server}_{remote}").chars().map(|c| if fits(c) { c } else { '_' }).collect();
     let name = if name.len() > MAX_NAME || taken.contains(&name) {
-        // A readable start, and a digest that makes it unique.
+        // The name has a readable start, and a digest that makes it unique.
         let digest = Digest::of(server).with_digest(Digest::of(remote)).to_string();
         let end = &digest[..digest.len().min(8)];
         format!("{}_{end}", &name[..name.len().min(MAX_NAME - end.len() - 1)])

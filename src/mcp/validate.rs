@@ -11,18 +11,18 @@ use crate::types::shorten;
 #[derive(Default)]
 pub(super) struct CompiledSchema(OnceLock<Option<SchemaValidator>>);
 
-/// The most errors in a message.
+/// The maximum number of errors in a message.
 const MAX_ERRORS: usize = 3;
 
-/// The longest error, in characters.
+/// The maximum length of an error, in characters.
 const MAX_ERROR_CHARS: usize = 300;
 
-/// The most steps of a validation. Hostile schemas can take exponential time.
+/// The maximum number of steps of a validation: with a hostile schema, it could take exponential time.
 const MAX_STEPS: usize = 30_000;
 
 impl CompiledSchema {
-    /// Validates arguments against the schema of `owner`, which a warning names. What cannot be validated here is left to
-    /// the server, for example references to other documents, or validation that may take exponential time.
+    /// Validates arguments against the schema of `owner`, a name for warnings. Checks that are not possible here are
+    /// left to the server, for example references to other documents, or validation that may take exponential time.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ mod tests {
         );
     }
 
-    /// A list in `items` applies to the first elements up to draft 2019-09, and is invalid since.
+    /// A list in `items` applies to the first elements up to draft 2019-09, and is invalid in later drafts.
     #[test]
     fn the_dialect_is_that_of_the_schema() {
         let items = json!({ "a": { "items": [{ "type": "string" }, { "type": "integer" }] } });

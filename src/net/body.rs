@@ -13,7 +13,7 @@ pub struct RequestBody {
 #[derive(Clone, Debug)]
 struct BodyPart {
     bytes: Arc<Vec<u8>>,
-    /// The length of the prefix that belongs to the body; more may follow it in `bytes`.
+    /// The length of the prefix that belongs to the body; `bytes` may be longer.
     length: usize,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct RequestBodyReader<'a> {
 impl Read for RequestBodyReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
-        // Fill the buffer, so that the number of writes does not depend on the number of parts.
+        // The buffer is filled, so that the number of writes does not depend on the number of parts.
         while let Some((part, later)) = self.parts.split_first() {
             let rest = &part.bytes[self.position..part.length];
             let count = rest.len().min(buffer.len() - filled);

@@ -39,7 +39,7 @@ struct HttpClientState {
 struct ConnectionPool {
     agent: Agent,
     resolver: CachingResolver,
-    /// Whether it may have a used connection, which the server may have closed.
+    /// Whether the pool may have a reused connection, which the server may have closed.
     has_reused: Arc<AtomicBool>,
 }
 
@@ -50,13 +50,13 @@ pub struct HttpRequest {
     pub method: Method,
     /// The URL.
     pub url: String,
-    /// The headers, except for those of the body.
+    /// The headers, except those of the body.
     pub headers: HeaderMap,
     /// The body.
     pub body: RequestBody,
 }
 
-/// A response whose head was received. [`HttpResponse::read`] reads the body.
+/// A response after its head was received. [`HttpResponse::read`] reads the body.
 pub struct HttpResponse {
     /// The status code.
     pub status: u16,
@@ -72,16 +72,16 @@ pub struct HttpResponse {
     has_reused: Arc<AtomicBool>,
 }
 
-/// The size limit of a response in bytes.
+/// The maximum size of a response, in bytes.
 pub const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
 /// The size of a buffer, four times that of a TLS record. The head of a response has to fit into it.
 const BUFFER_SIZE: usize = 64 << 10;
 
-/// How long an idle connection is kept: long enough for a tool to run between two calls.
+/// The time for which an idle connection is kept: long enough for a tool to run between two calls.
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The time within which a request on a connection that the server has closed fails.
+/// The time within which a request fails if the server has closed its connection.
 const STALE_CONNECTION_TIME: Duration = Duration::from_secs(1);
 
 impl HttpClient {
@@ -89,7 +89,7 @@ impl HttpClient {
     ///
     /// # Errors
     ///
-    /// Fails for an invalid proxy address or an unusable file of certificates.
+    /// Fails for an invalid proxy address or an unusable certificate file.
     pub fn new(options: &HttpOptions) -> Result<Self> {
         let invalid = |cause| NetError::InvalidRequest { cause };
         let proxy = options.proxy.as_ref().map(|proxy| {
@@ -127,8 +127,8 @@ impl HttpClient {
 
     /// Sends a request and waits for the head of the response.
     ///
-    /// An idle connection that the server has closed is replaced once: the loss shows at once, while a server that has read
-    /// the request takes its time. Nothing else is retried, and redirects are not followed.
+    /// An idle connection that the server has closed is replaced once: its loss shows at once, while a server that has
+    /// read the request takes time to respond. Nothing else is retried, and redirects are not followed.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl HttpClient {
         }
     }
 
-    /// Sends a request that must not be received twice: a lost connection is not replaced, since the server may have
+    /// Sends a request that must not be received twice. A lost connection is not replaced, since the server may have
     /// read the request.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl HttpClient {
         self.send_on(&self.current_pool(), request, cancel)
     }
 
-    /// Sends a request on this pool, which is replaced if a connection is lost.
+    /// Sends a request on a pool, which is replaced if a connection is lost.
     fn send_on(
         &self,
         pool: &ConnectionPool,
@@ -224,7 +224,7 @@ impl HttpClient {
         lock(&self.0.pool).clone()
     }
 
-    /// Replaces this pool, unless that was done already.
+    /// Replaces a pool, unless it has already been replaced.
     fn replace_pool(&self, pool: &ConnectionPool) {
         let mut current = lock(&self.0.pool);
         if Arc::ptr_eq(&current.has_reused, &pool.has_reused) {
@@ -243,14 +243,14 @@ impl ConnectionPool {
 }
 
 impl HttpResponse {
-    /// Reads more of the body; returns zero at its end.
+    /// Reads more of the body. Returns the number of bytes; zero at the end.
     ///
-    /// For a body without a length and chunks, the end may be a connection that was closed early; only the content can
-    /// show that.
+    /// If a body has neither a length nor chunks, its end may be a connection that was closed early; only the content
+    /// can show that.
     ///
     /// # Errors
     ///
-    /// Fails for an invalid or too large body, after a timeout or a cancellation.
+    /// Fails for an invalid or too large body, after a timeout, and after a cancellation.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let read = self.reader.read(buffer).map_err(ureq::Error::from);
         if self.cancel.is_cancelled() {
@@ -271,7 +271,7 @@ impl HttpResponse {
         Ok(count)
     }
 
-    /// Reads the body to its end, or up to `most` bytes.
+    /// Reads the body to its end, but at most `most` bytes.
     ///
     /// # Errors
     ///
@@ -288,7 +288,7 @@ impl HttpResponse {
         Ok(body)
     }
 
-    /// Releases a response whose content is complete; the connection is reused if the body ends soon.
+    /// Releases a response whose content is complete. Its connection is reused if the body ends soon.
     pub fn release(mut self) {
         self.cancel_guard = None;
         self.cancel = CancellationToken::new();

@@ -1,7 +1,7 @@
-//! Reading the rest of complete responses, so that their connections can be reused.
+//! Reads the rest of complete responses, so that their connections can be reused.
 //!
-//! An event stream is complete with its last event, but its connection is free only after the end of the body, which
-//! may follow later or never. A thread waits for it, and the next request waits a moment for the thread, since a new
+//! An event stream is complete with its last event, but its connection becomes free only at the end of the body, which
+//! may come later or never. A thread waits for that end. The next request briefly waits for the thread, since a new
 //! connection would take longer.
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -13,7 +13,7 @@ use crossbeam_channel::{Sender, bounded};
 use super::HttpResponse;
 use crate::port::lock;
 
-/// Reads responses to their ends on a thread, which starts with the first response and ends with the client.
+/// Reads responses to their ends on a thread. The thread starts with the first response, and ends with the client.
 #[derive(Debug, Default)]
 pub(super) struct ResponseDrain {
     sender: OnceLock<Option<Sender<HttpResponse>>>,
@@ -28,18 +28,18 @@ enum DrainState {
     Idle,
     /// Reading a response.
     Reading,
-    /// Reading a response whose end took too long; requests no longer wait for it.
+    /// Reading a response whose end has taken too long; requests no longer wait for it.
     Abandoned,
 }
 
-/// The longest rest of a response; a connection with more is closed.
+/// The maximum length of the rest of a response, in bytes; a connection with more is closed.
 const MAX_DRAIN_BYTES: u64 = 64 << 10;
 
-/// How long a request waits for the thread.
+/// The time for which a request waits for the thread.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(10);
 
 impl ResponseDrain {
-    /// Takes a complete response. Its connection is closed if the thread is busy.
+    /// Adds a complete response. Its connection is closed if the thread is busy.
     pub(super) fn push(&self, response: HttpResponse) {
         let sender = self.sender.get_or_init(|| {
             let (sender, receiver) = bounded::<HttpResponse>(1);
@@ -61,7 +61,7 @@ impl ResponseDrain {
         }
     }
 
-    /// Waits a moment for the end of the current response.
+    /// Waits briefly for the end of the current response.
     pub(super) fn wait(&self) {
         let (state, changed) = &*self.state;
         let is_reading = |now: &mut DrainState| *now == DrainState::Reading;

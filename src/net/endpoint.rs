@@ -23,13 +23,13 @@ pub struct Endpoint {
 /// An invalid base URL.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EndpointError {
-    /// Not of the form `https://host/path`. The text is without what may be a password or a key.
+    /// The text is not of the form `https://host/path`. The given text omits parts that may be a password or a key.
     #[error("'{0}' is not an address of the form https://host/path")]
     Malformed(String),
-    /// It has a user name or a password, which would appear in logs.
+    /// The URL has a user name or a password, which would appear in logs.
     #[error("the address of {0} has a user name or a password in it")]
     Credentials(String),
-    /// An unencrypted URL of another machine, where the network could read the key.
+    /// The URL is an unencrypted URL of another machine; the network could read the key.
     #[error("http://{0} is not encrypted, and a key sent there could be read on the way")]
     Unencrypted(String),
 }
@@ -56,7 +56,7 @@ impl Endpoint {
         if authority.as_str().contains('@') {
             return Err(EndpointError::Credentials(host));
         }
-        // The library takes any text for a port.
+        // The library accepts any text as a port.
         let rest = authority.as_str().strip_prefix(&*host).unwrap_or_default();
         let port = rest.strip_prefix(':').filter(|port| !port.is_empty());
         if port.is_some_and(|port| port.parse::<u16>().is_err()) {
@@ -105,7 +105,7 @@ impl Endpoint {
         Self { path: path.to_owned(), ..self }
     }
 
-    /// Returns whether scheme, host and port are those of another endpoint.
+    /// Returns whether scheme, host and port are the same as those of another endpoint.
     pub fn has_same_origin(&self, other: &Self) -> bool {
         self.normal_origin() == other.normal_origin()
     }
@@ -134,7 +134,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Returns an invalid address without its parameters, or [`MASK`] in place of one that may have a password.
+/// Returns an invalid address without its parameters, or [`MASK`] if it may contain a password.
 fn without_secrets(text: &str) -> &str {
     match text.contains('@') {
         true => MASK,
@@ -142,12 +142,12 @@ fn without_secrets(text: &str) -> &str {
     }
 }
 
-/// Returns whether a host is this machine, by its name.
+/// Returns whether a host is this machine, going by its name alone.
 fn is_loopback_host(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let address: Result<IpAddr, _> = bare.parse();
     match address {
-        // The unspecified address is this machine; local servers often listen there.
+        // The unspecified address is this machine; local servers often listen on it.
         Ok(address) => address.is_loopback() || address.is_unspecified(),
         Err(_) => host.eq_ignore_ascii_case("localhost"),
     }

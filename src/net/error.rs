@@ -160,7 +160,7 @@ pub(super) struct ErrorContext<'a> {
     pub(super) part: ResponsePart,
 }
 
-/// What the HTTP library says of a head with more headers than it takes.
+/// The HTTP library's message for a head with too many headers.
 const TOO_MANY_HEADERS: &str = "too many headers";
 
 impl ErrorContext<'_> {

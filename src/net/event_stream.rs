@@ -8,10 +8,10 @@ use thiserror::Error;
 /// The length limit of a message, in bytes: 16 MiB of payload and 128 KiB of headers, rounded up.
 pub const MAX_MESSAGE_BYTES: usize = 17 << 20;
 
-/// The lengths of the message and of its headers, and the checksum of both.
+/// The length of the prelude: the lengths of the message and of its headers, and a checksum of both.
 const PRELUDE_LENGTH: usize = 12;
 
-/// The length of the checksum at the end.
+/// The length of the checksum at the end of a message.
 const CHECKSUM_LENGTH: usize = 4;
 
 /// The type of a header whose value is text.
@@ -20,7 +20,7 @@ const TEXT_TYPE: u8 = 7;
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventMessage<'a> {
-    /// The headers whose values are text, in their order.
+    /// The headers with text values, in their order.
     headers: Vec<(&'a str, &'a str)>,
     /// The payload.
     pub payload: &'a [u8],
@@ -78,7 +78,7 @@ impl EventStreamParser {
 }
 
 impl<'a> EventMessage<'a> {
-    /// Parses one message of the length that its valid prelude has.
+    /// Parses a message, whose length is that in its valid prelude.
     fn parse(message: &'a [u8]) -> Result<Self, EventStreamError> {
         let (content, checksum) =
             message.split_last_chunk::<CHECKSUM_LENGTH>().ok_or(EventStreamError::Malformed)?;
@@ -97,7 +97,7 @@ impl<'a> EventMessage<'a> {
         Ok(Self { headers, payload })
     }
 
-    /// Returns the value of a header that is text.
+    /// Returns the value of a header with a text value.
     pub fn header(&self, name: &str) -> Option<&'a str> {
         self.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
@@ -125,7 +125,7 @@ fn read_length(bytes: &[u8]) -> Result<usize, EventStreamError> {
     length.and_then(|length| usize::try_from(length).ok()).ok_or(EventStreamError::Malformed)
 }
 
-/// Reads a header; `None` if it is incomplete, and a header of `None` if its value is not text.
+/// Reads a header. Returns `None` if it is incomplete, and a header of `None` if its value is not text.
 #[allow(clippy::type_complexity)]
 fn read_header<'a>(
     fields: &mut &'a [u8],
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Returns a message with valid checksums and these lengths.
+    /// Returns a message with the given lengths and valid checksums.
     fn message(length: u32, headers_length: u32, content: &[u8]) -> Vec<u8> {
         let mut bytes = [length.to_be_bytes(), headers_length.to_be_bytes()].concat();
         bytes.extend(crc32fast::hash(&bytes).to_be_bytes());

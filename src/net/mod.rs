@@ -1,9 +1,9 @@
 //! HTTP and server-sent events, with timeouts and cancellation.
 //!
-//! [`HttpClient`] does one HTTP exchange at a time on the thread of the caller. Each phase has a timeout, and a
-//! [`CancellationToken`](crate::port::CancellationToken) ends it in any phase by closing its socket. [`sse::SseParser`]
-//! reads event streams, and
-//! [`event_stream::EventStreamParser`] those of Amazon. This module knows neither models nor tools.
+//! [`HttpClient`] performs one HTTP exchange at a time, on the thread of the caller. Each phase has a timeout, and a
+//! [`CancellationToken`](crate::port::CancellationToken) ends an exchange in any phase by closing its socket.
+//! [`sse::SseParser`] parses server-sent events, and [`event_stream::EventStreamParser`] Amazon's event streams. This
+//! module does not depend on models or tools.
 
 mod body;
 mod client;

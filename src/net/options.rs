@@ -14,11 +14,11 @@ use super::Endpoint;
 /// The timeouts of the phases of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpTimeouts {
-    /// For resolving the host, and again for connecting with the TLS handshake.
+    /// The timeout for resolving the host, and again for connecting and the TLS handshake.
     pub connect: Duration,
-    /// From the request to the head of the response, and for each blocked write of the request.
+    /// The timeout from the request to the head of the response, and for each blocked write of the request.
     pub first_byte: Duration,
-    /// Between two reads of the response after its head.
+    /// The timeout between two reads of the response after its head.
     pub idle: Duration,
 }
 
@@ -27,9 +27,9 @@ pub struct HttpTimeouts {
 pub struct HttpOptions {
     /// The timeouts.
     pub timeouts: HttpTimeouts,
-    /// The proxy, if there is one.
+    /// The proxy; `None` to connect directly.
     pub proxy: Option<HttpProxy>,
-    /// A PEM file with the only trusted certificates, in place of those of the system.
+    /// A PEM file with the only trusted certificates; `None` for those of the system.
     pub trusted_roots: Option<PathBuf>,
 }
 
@@ -38,7 +38,7 @@ pub struct HttpOptions {
 pub struct HttpProxy {
     /// The address, `http://host:port` or `socks5://host:port`.
     pub address: String,
-    /// The hosts without a proxy, separated by commas (`NO_PROXY`).
+    /// The hosts that are reached without the proxy, separated by commas (`NO_PROXY`).
     pub except: String,
 }
 
@@ -65,7 +65,7 @@ impl HttpOptions {
         };
         let proxies: &[&str] = match endpoint.is_secure() {
             true => &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
-            // `HTTP_PROXY` is ignored as usual: in CGI programs a client can set it by a header.
+            // `HTTP_PROXY` is ignored, as usual: in CGI programs, a client can set it by a header.
             false => &["http_proxy", "ALL_PROXY", "all_proxy"],
         };
         let address = set(proxies).filter(|_| !endpoint.is_loopback());
@@ -86,7 +86,7 @@ pub(super) fn parse_proxy(HttpProxy { address, except }: &HttpProxy) -> Option<P
         builder = builder.password(password);
     }
     let hosts = except.split(',').map(str::trim).filter(|host| !host.is_empty());
-    // As other programs read it, a name stands for its subdomains, too.
+    // As in other programs, a name includes its subdomains.
     let names = hosts.flat_map(|host| {
         let is_name = !host.starts_with(['.', '*', '[']) && host.parse::<IpAddr>().is_err();
         [Some(host.to_owned()), is_name.then(|| format!(".{host}"))].into_iter().flatten()

@@ -1,4 +1,4 @@
-//! The readable part of a message of JSON-RPC.
+//! The readable part of a JSON-RPC message that may be invalid.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-/// The fields that say what a message was meant as, up to where it ends or is no JSON.
+/// The fields that show the intended kind of a message, read up to the first invalid JSON or the end.
 #[derive(Debug, Default, PartialEq)]
 pub struct ReadableFields {
     /// The ID.
     pub id: Option<Value>,
-    /// Whether it names a version of the protocol.
+    /// Whether the message names a version of the protocol.
     pub has_version: bool,
-    /// Whether it names a method.
+    /// Whether the message names a method.
     pub has_method: bool,
-    /// Whether it has a result or an error.
+    /// Whether the message has a result or an error.
     pub has_outcome: bool,
 }
 
@@ -23,7 +23,7 @@ impl ReadableFields {
     /// Returns the fields at the beginning of a text.
     pub fn of(text: &[u8]) -> Self {
         let mut fields = Self::default();
-        // It fails where the text does, and keeps what it has read.
+        // Deserializing fails where the text is invalid, but keeps the fields read so far.
         let _ = fields.deserialize(&mut serde_json::Deserializer::from_slice(text));
         fields
     }

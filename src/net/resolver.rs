@@ -1,7 +1,7 @@
-//! Resolving hosts.
+//! Resolves hosts.
 //!
-//! The library resolves the host before every request, on a new thread, even for a kept connection. Numeric addresses
-//! need no lookup, and the last result is cached.
+//! The library resolves the host before every request, on a new thread, even if a connection was kept. So numeric
+//! addresses are handled without a lookup, and the last result is cached.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -21,21 +21,21 @@ use crate::port::lock;
 #[derive(Clone, Debug, Default)]
 pub(super) struct CachingResolver {
     system: Arc<DefaultResolver>,
-    /// A host, its addresses, and when they were found.
+    /// A host, its addresses, and the time at which they were found.
     last: Arc<Mutex<Option<(String, ResolvedSocketAddrs, Instant)>>>,
 }
 
-/// How long a result is cached.
+/// The time for which a result is cached.
 const CACHE_LIFETIME: Duration = Duration::from_secs(60);
 
 impl CachingResolver {
-    /// Clears the cache, after a failure that a stale address may have caused.
+    /// Clears the cache after a failure that a stale address may have caused.
     pub(super) fn forget(&self) {
         *lock(&self.last) = None;
     }
 
-    /// Asks the system on a thread, since the system has no timeout. The library does the same, but panics if no thread
-    /// can be created.
+    /// Queries the system on a thread, since the system has no timeout. The library does the same, but panics if no
+    /// thread can be created.
     fn query_system(
         &self,
         uri: &Uri,

@@ -1,4 +1,4 @@
-//! The delay that a server asks for.
+//! The delay that a server requests before a retry.
 
 use std::time::SystemTime;
 
@@ -8,14 +8,14 @@ use jiff::fmt::rfc2822;
 use super::{HeaderMap, header};
 use crate::types::TimeSpan;
 
-/// The longest delay; one that is longer counts as this.
+/// The maximum delay; longer ones are reduced to it.
 pub const MAX_RETRY_DELAY: TimeSpan = TimeSpan::from_secs(365 * 86_400);
 
-/// Returns the delay before a retry that the headers of a response ask for, at most [`MAX_RETRY_DELAY`].
+/// Returns the delay that the headers of a response request before a retry, at most [`MAX_RETRY_DELAY`].
 ///
 /// `retry-after-ms` takes precedence over `Retry-After` in seconds, possibly with a fraction, or as a date. A date is
-/// relative to the server's own `Date`, so that a wrong clock here makes no difference. Negative and invalid values are
-/// ignored.
+/// relative to the server's own `Date`, so that a wrong clock on this machine makes no difference. Negative and invalid
+/// values are ignored.
 pub fn retry_after(headers: &HeaderMap) -> Option<TimeSpan> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let millis = text("retry-after-ms").and_then(|text| parse_duration(text, 1e3));
@@ -33,7 +33,7 @@ pub fn retry_after(headers: &HeaderMap) -> Option<TimeSpan> {
     millis.or_else(seconds).or_else(date).map(|delay| delay.min(MAX_RETRY_DELAY))
 }
 
-/// Parses a number of units of so many microseconds.
+/// Parses a number of units, each of `unit` microseconds.
 fn parse_duration(text: &str, unit: f64) -> Option<TimeSpan> {
     let count: f64 = text.parse().ok()?;
     let micros = count * unit;

@@ -19,16 +19,16 @@ pub enum SecretError {
     /// The text is empty.
     #[error("is empty")]
     Empty,
-    /// It has characters that a header must not have, such as a line break.
+    /// The text has characters that a header must not contain, such as a line break.
     #[error("has a character that no key has (a space, a line break, or one outside ASCII)")]
     Malformed,
 }
 
-/// What is encoded in a value within an address (RFC 3986, 2.3).
+/// The characters that are encoded in a value within an address (RFC 3986, 2.3).
 pub(crate) const RESERVED_IN_ADDRESS: AsciiSet =
     NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Parameters of addresses whose values are no secrets.
+/// Parameters of addresses whose values are not secret.
 const HARMLESS_PARAMETERS: [&str; 4] = ["alt", "api-version", "api_version", "version"];
 
 /// Returns the parameters of an address whose values may be secrets, each with its name.
@@ -38,7 +38,7 @@ pub fn address_parameters(address: &str) -> impl Iterator<Item = (&str, &str)> {
     parameters.filter(|(name, _)| !HARMLESS_PARAMETERS.contains(name))
 }
 
-/// Returns a text without the values of parameters, if it is an address.
+/// Returns a text without the values of parameters if it is an address, otherwise the text itself.
 pub fn mask_address(text: &str) -> String {
     let Some((address, parameters)) = text.split_once('?').filter(|_| text.contains("://")) else {
         return text.to_owned();
@@ -57,7 +57,7 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// Fails if it can't be sent in a header.
+    /// Fails if the secret can't be sent in a header.
     pub fn new(text: &str) -> Result<Self, SecretError> {
         let text = text.trim();
         if text.is_empty() {
@@ -69,7 +69,7 @@ impl Secret {
         }
     }
 
-    /// Returns the secret, for a header.
+    /// Returns the secret, for use in a header.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -79,21 +79,21 @@ impl Secret {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets(Arc<[Arc<str>]>);
 
-/// Keys that became known while the process runs. They are masked with any others.
+/// Keys that became known while the process is running. Every set of secrets masks them, too.
 static LATE_KEYS: RwLock<Vec<Arc<str>>> = RwLock::new(Vec::new());
 
-/// The beginning of a line that stands for what is left out.
+/// The beginning of a line that stands for an omitted part.
 const CUT: &str = "[... ";
 
-/// The length of the shortest part of a secret that is masked beside a cut. A shorter one says little, and ordinary words
-/// end so.
+/// The minimum length of a part of a secret that is masked next to a cut. Shorter parts reveal little, and may also be
+/// the ends of ordinary words.
 const MIN_REST: usize = 4;
 
-/// The length of the shortest secret. A shorter one would match ordinary text.
+/// The minimum length of a secret. A shorter one would match ordinary text.
 const MIN_SECRET_LENGTH: usize = 12;
 
-/// The length of the shortest key: of a provider, or a value that is named as a key. Shorter values are placeholders for
-/// servers that ignore the key.
+/// The minimum length of a key, which is a provider's key or a value whose name marks it as a key. Shorter values are
+/// placeholders for servers that ignore the key.
 const MIN_KEY_LENGTH: usize = 8;
 
 impl Secrets {
@@ -102,7 +102,7 @@ impl Secrets {
         Self::from_distinctive(values, |value| value.len() >= MIN_SECRET_LENGTH)
     }
 
-    /// Returns the values of what is named as a key, also short ones, except for placeholders.
+    /// Returns the values of names that mark a key, including short values, but without placeholders.
     pub fn from_key_values<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         Self::from_distinctive(values, |value| {
             value.len() >= MIN_KEY_LENGTH && !is_placeholder(value)
@@ -120,19 +120,19 @@ impl Secrets {
         Self::from_texts(values.into_iter().map(str::trim).filter(is_distinctive).map(Arc::from))
     }
 
-    /// Returns these keys of providers.
+    /// Returns the given keys of providers.
     pub fn from_keys(keys: impl IntoIterator<Item = Secret>) -> Self {
         Self::from_texts(
             keys.into_iter().map(|key| key.0).filter(|key| key.len() >= MIN_KEY_LENGTH),
         )
     }
 
-    /// Returns these secrets and others.
+    /// Returns these secrets, joined with others.
     pub(crate) fn join(&self, others: &Self) -> Self {
         Self::sorted(self.0.iter().chain(&*others.0).cloned().collect())
     }
 
-    /// Adds a key to those that are masked by all values of this type, also by those that exist.
+    /// Adds a key that is masked by every set of secrets, including existing ones.
     pub(crate) fn mask_everywhere(key: &Secret) {
         let texts = Self::from_keys([key.clone()]);
         let mut known = LATE_KEYS.write().unwrap_or_else(PoisonError::into_inner);
@@ -141,8 +141,8 @@ impl Secrets {
         known.dedup();
     }
 
-    /// Returns texts, each also as JSON escapes it: in a document, and in one that is a string of another, as the
-    /// arguments of a call are; and as it is with and without the encoding of addresses.
+    /// Returns texts in all their forms: unchanged; with JSON escapes, also in a document within a string of another
+    /// one, such as the arguments of a call; and with and without the encoding of addresses.
     fn from_texts(texts: impl Iterator<Item = Arc<str>>) -> Self {
         let escape = |text: &str| text.replace('\\', r"\\").replace('"', "\\\"");
         let mut all: Vec<Arc<str>> = Vec::new();
@@ -152,7 +152,7 @@ impl Secrets {
             let with_slashes = once.replace('/', r"\/");
             all.extend([escape(&once), escape(&with_slashes), once, with_slashes].map(Arc::from));
             all.push(utf8_percent_encode(&text, &RESERVED_IN_ADDRESS).to_string().into());
-            // Fewer characters may be ordinary text.
+            // A shorter text may be ordinary text.
             let plain = percent_decode_str(&text).decode_utf8().ok();
             all.extend(plain.filter(|plain| plain.len() >= MIN_KEY_LENGTH).map(Arc::from));
             all.push(text);
@@ -161,19 +161,20 @@ impl Secrets {
     }
 
     fn sorted(mut all: Vec<Arc<str>>) -> Self {
-        // One may be a prefix of another.
+        // Longer secrets come first: a shorter one may be a prefix of them.
         all.sort_by(|one, other| (other.len(), other).cmp(&(one.len(), one)));
         all.dedup();
         Self(all.into())
     }
 
-    /// Returns the text with all secrets masked, and also text in the form of well-known keys.
+    /// Returns the text with all secrets masked, including text in the form of well-known keys.
     pub fn mask_all(&self, text: &str) -> String {
         mask_key_patterns(&self.mask(text.to_owned()))
     }
 
-    /// Returns the text as it may leave this machine: everything masked that [`Self::mask_all`] masks, and what has the form of
-    /// a secret: private keys, JSON web tokens, passwords in addresses, and values of names that suggest a secret.
+    /// Returns the text in a form that may leave this machine. In addition to [`Self::mask_all`], it masks text in the
+    /// form of a secret: private keys, JSON web tokens, passwords in addresses, and values of names that suggest a
+    /// secret.
     pub fn mask_for_export(&self, text: &str) -> String {
         mask_forms(&self.mask_all(text))
     }
@@ -186,18 +187,19 @@ impl Secrets {
         })
     }
 
-    /// Returns bytes with everything masked that [`Self::mask_all`] masks in text.
+    /// Returns bytes with their text masked like in [`Self::mask_all`].
     pub fn mask_bytes(&self, bytes: &[u8]) -> Vec<u8> {
         map_texts(bytes, |text| self.mask_all(text))
     }
 
-    /// Returns bytes with everything masked that [`Self::mask_for_export`] masks in text.
+    /// Returns bytes with their text masked like in [`Self::mask_for_export`].
     pub fn mask_bytes_for_export(&self, bytes: &[u8]) -> Vec<u8> {
         map_texts(bytes, |text| self.mask_for_export(text))
     }
 
-    /// Returns the text with all secrets masked, and what a cut has left of one: the beginning before a line that stands for
-    /// what is left out, such as `[... 10 bytes omitted ...]`, and the end behind it.
+    /// Returns the text with all secrets masked, including the rests of secrets at a cut: the beginning of a secret
+    /// before a line that stands for an omitted part, such as `[... 10 bytes omitted ...]`, and the end of a secret
+    /// after it.
     pub fn mask_cut(&self, text: String) -> String {
         let text = self.mask(text);
         if !text.contains(CUT) {
@@ -231,8 +233,8 @@ impl Secrets {
         masked
     }
 
-    /// Returns the text with its end masked if that is the beginning of a secret, as where a program was ended before it had
-    /// written all of it.
+    /// Returns the text with all secrets masked, and also its end if that is the beginning of a secret. A text can end
+    /// like this if a program was ended before it had written everything.
     pub fn mask_end(&self, text: String) -> String {
         let end = self.complete(&text);
         match text.len() - end >= MIN_REST {
@@ -241,7 +243,7 @@ impl Secrets {
         }
     }
 
-    /// Returns the length of the beginning of a text that is the end of a secret.
+    /// Returns the length of the longest end of a secret with which a text begins.
     fn remainder(&self, text: &str) -> usize {
         let longest = |secret: &Arc<str>| {
             let mut lengths = (1..secret.len().min(text.len() + 1)).rev();
@@ -253,12 +255,12 @@ impl Secrets {
         self.0.iter().chain(&*late).filter_map(longest).max().unwrap_or(0)
     }
 
-    /// Returns the length of the beginning of a text that can be masked by itself: whatever follows the text, no secret
-    /// begins in this part and ends behind it.
+    /// Returns the length of the part at the beginning of a text that can be masked by itself: whatever follows the
+    /// text, no secret begins in this part and ends after it.
     pub fn complete(&self, text: &str) -> usize {
         let late = LATE_KEYS.read().unwrap_or_else(PoisonError::into_inner);
         let mut end = text.len() - self.unfinished(text);
-        // One that ends in the rest begins there too.
+        // If a secret ends in the rest, the rest has to begin with it.
         loop {
             let crosses = |secret: &Arc<str>| {
                 let starts = end.saturating_sub(secret.len() - 1)..end;
@@ -272,7 +274,7 @@ impl Secrets {
         }
     }
 
-    /// Returns the length of the end of a text that is the beginning of a secret.
+    /// Returns the length of the longest beginning of a secret with which a text ends.
     pub fn unfinished(&self, text: &str) -> usize {
         let longest = |secret: &Arc<str>| {
             let mut lengths = (1..secret.len().min(text.len() + 1)).rev();
@@ -283,7 +285,7 @@ impl Secrets {
     }
 }
 
-/// Returns bytes with their texts mapped; what is not UTF-8 stays.
+/// Returns bytes with their texts mapped; bytes that are not UTF-8 stay unchanged.
 fn map_texts(bytes: &[u8], map: impl Fn(&str) -> String) -> Vec<u8> {
     bytes.utf8_chunks().fold(Vec::with_capacity(bytes.len()), |mut mapped, chunk| {
         mapped.extend_from_slice(map(chunk.valid()).as_bytes());
@@ -292,14 +294,14 @@ fn map_texts(bytes: &[u8], map: impl Fn(&str) -> String) -> Vec<u8> {
     })
 }
 
-/// A log in which all secrets are masked that [`Secrets::mask_all`] masks.
+/// A writer that masks secrets like [`Secrets::mask_all`].
 pub struct MaskingWriter<W> {
     out: W,
     secrets: Secrets,
 }
 
 impl<W: Write> MaskingWriter<W> {
-    /// Returns a writer around another one. A text that is written in several parts is masked in each.
+    /// Returns a writer around another one. Each written part is masked by itself.
     pub fn new(out: W, secrets: Secrets) -> Self {
         Self { out, secrets }
     }
@@ -316,7 +318,7 @@ impl<W: Write> Write for MaskingWriter<W> {
     }
 }
 
-/// The prefixes of well-known keys, and the minimum length of what follows.
+/// The prefixes of well-known keys, with the minimum length of the rest.
 const KEY_PATTERNS: [(usize, &[&str]); 5] = [
     (16, &["AKIA", "ASIA", "Bearer ", "bearer "]),
     (
@@ -336,20 +338,20 @@ fn mask_key_patterns(text: &str) -> String {
     let (mut masked, mut rest) = (String::with_capacity(text.len()), text);
     let is_in_word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     while let Some(start) = rest.find(is_in_word) {
-        // The `n` of an escaped line break, as in JSON, does not belong to the word.
+        // The `n` of an escaped line break, as in JSON, is not part of the word.
         let start = start + usize::from(rest[..start].ends_with('\\'));
-        // The sign of a removed line does not either.
+        // The sign of a removed line in a diff is not part of the word either.
         let start = rest.len() - rest[start..].trim_start_matches('-').len();
         let (before, word) = rest.split_at(start);
         masked.push_str(before);
         let key_length = |least: usize, prefix: &str| {
             let key = word.strip_prefix(prefix)?;
-            // A provider shows a part of a key, and tokens in headers have more characters.
+            // A provider may show a part of a key, and tokens in headers may have further characters.
             let is_in_key = |c: char| {
                 is_in_word(c) || c == '*' || (prefix.ends_with(' ') && "._~+/=".contains(c))
             };
             let key = &key[..key.find(|c| !is_in_key(c)).unwrap_or(key.len())];
-            // Ordinary names don't have both letters and digits.
+            // Ordinary names do not have both letters and digits.
             let is_key = key.len() >= least
                 && key.bytes().any(|byte| byte.is_ascii_digit())
                 && key.bytes().any(|byte| byte.is_ascii_alphabetic());
@@ -469,7 +471,7 @@ mod tests {
         assert_eq!(secrets.mask_all(&format!("canary-0123456 hf_{a}")), "*** hf_***");
     }
 
-    /// A call's arguments are a document in a string of another document.
+    /// The arguments of a call are a document in a string of another document.
     #[test]
     fn a_secret_is_masked_as_json_escapes_it() {
         let secret = r#"canary"0/1\23"#;

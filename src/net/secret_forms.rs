@@ -1,8 +1,8 @@
-//! Secrets that are known by their form alone: private keys, JSON web tokens, passwords in addresses, and values of names
-//! that suggest a secret.
+//! Secrets that are recognized by their form alone: private keys, JSON web tokens, passwords in addresses, and values
+//! of names that suggest a secret.
 //!
-//! This is for copies that leave the machine, such as exports. Files that the model edits stay as they are. A line keeps its
-//! place, and what is masked in a file is masked in the same way where a call or a result repeats it.
+//! This is for copies that leave the machine, such as exports. Files that the model edits are not changed. A line keeps
+//! its position, and a secret in a file is masked in the same way when a call or a result repeats it.
 
 use std::ops::Range;
 
@@ -11,17 +11,17 @@ use crate::types::matches_wildcard;
 /// The replacement for a secret.
 pub(crate) const MASK: &str = "***";
 
-/// The shortest value that is masked because of its name.
+/// The minimum length of a value that is masked because of its name.
 const MIN_VALUE: usize = 8;
 
-/// The longest name, and the longest value.
+/// The maximum lengths of a name and of a value.
 const MAX_NAME: usize = 80;
 const MAX_VALUE: usize = 1_024;
 
-/// The shortest run of Base64 that is taken for a part of a key whose end is missing.
+/// The minimum length of a run of Base64 that counts as a part of a key whose end is missing.
 const MIN_KEY_PART: usize = 16;
 
-/// Masks everything that has the form of a secret.
+/// Masks everything in the form of a secret.
 pub(super) fn mask_forms(text: &str) -> String {
     let text = mask_private_keys(text);
     let text = replace(&text, "eyJ", web_token);
@@ -30,7 +30,7 @@ pub(super) fn mask_forms(text: &str) -> String {
     replace(&text, ":", |text, at| named_secret(text, at, ':'))
 }
 
-/// Masks the ranges that a function finds at the places of a mark, which it gets.
+/// Masks ranges found by a function, which is called with the position of each occurrence of a mark.
 fn replace(text: &str, mark: &str, find: impl Fn(&str, usize) -> Option<Range<usize>>) -> String {
     let (mut masked, mut done) = (String::with_capacity(text.len()), 0);
     for (at, _) in text.match_indices(mark) {
@@ -46,12 +46,12 @@ fn replace(text: &str, mark: &str, find: impl Fn(&str, usize) -> Option<Range<us
     masked
 }
 
-/// Returns the length of the beginning of a text whose characters are of a kind.
+/// Returns the length of the longest beginning of a text with characters of one kind.
 fn run(text: &str, is_in: impl Fn(char) -> bool) -> usize {
     text.find(|c| !is_in(c)).unwrap_or(text.len())
 }
 
-/// Returns the beginning of a text with at most this many bytes.
+/// Returns the beginning of a text, at most the given number of bytes.
 fn beginning(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or_default()]
@@ -81,7 +81,7 @@ fn mask_private_keys(text: &str) -> String {
     masked
 }
 
-/// Returns the length of a key whose end is missing: the lines that have a part of one.
+/// Returns the length of a key whose end is missing: the lines that contain parts of it.
 fn open_key(text: &str) -> usize {
     let mut length = 0;
     for line in text.split_inclusive('\n').flat_map(|line| line.split_inclusive("\\n")) {
@@ -109,7 +109,7 @@ fn key_runs(text: &str) -> impl Iterator<Item = Range<usize>> {
             }
             let c = rest.chars().next()?;
             at += c.len_utf8();
-            // An escaped character.
+            // The second character of an escape.
             if c == '\\' && text[at..].starts_with(['n', 'r', 't']) {
                 at += 1;
             }
@@ -122,7 +122,7 @@ fn mask_key_parts(text: &str, is_whole: bool, masked: &mut String) {
     for part in key_runs(text) {
         let content = &text[part.clone()];
         let is_number = content.bytes().all(|byte| byte.is_ascii_digit());
-        // The last line may be short. Line numbers and words of commands stay.
+        // The last line may be short. Line numbers and words of commands are not masked.
         let is_word = text[part.end..].starts_with(' ');
         let least = if is_whole && !is_number && !is_word { 4 } else { MIN_KEY_PART };
         if content.len() >= least {
@@ -134,11 +134,11 @@ fn mask_key_parts(text: &str, is_whole: bool, masked: &mut String) {
     masked.push_str(&text[done..]);
 }
 
-/// Returns the range of a JSON web token behind its first three characters.
+/// Returns the range of a JSON web token after its first three characters.
 fn web_token(text: &str, at: usize) -> Option<Range<usize>> {
     let is_in = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let before = text[..at].trim_end_matches(['n', 'r', 't']);
-    // Not within a word, but after an escaped line end.
+    // A token does not begin within a word, but may follow an escaped line end.
     if text[..at].ends_with(is_in) && !before.ends_with('\\') {
         return None;
     }
@@ -151,7 +151,7 @@ fn web_token(text: &str, at: usize) -> Option<Range<usize>> {
     is_token.then(|| at + 3..at + head + 1 + length + 1 + last)
 }
 
-/// Returns the range of the password in an address, or of a user that is a key.
+/// Returns the range of the password in an address, or of a user name that is a key.
 fn address_secret(text: &str, at: usize) -> Option<Range<usize>> {
     let start = at + 3;
     let is_in = |c: char| !c.is_whitespace() && !"/?\"'`\\<>".contains(c);
@@ -159,7 +159,7 @@ fn address_secret(text: &str, at: usize) -> Option<Range<usize>> {
     let user = &authority[..authority.rfind('@')?];
     let (secret, offset) = match user.split_once(':') {
         Some((name, password)) => (password, name.len() + 1),
-        // A name has no digits among many letters.
+        // An ordinary name does not have both digits and many letters.
         None => (Some(user).filter(|it| it.len() >= 20 && has_digit(it))?, 0),
     };
     let is_literal = !secret.is_empty() && !secret.starts_with(['$', '{', '%', '*']);
@@ -170,16 +170,16 @@ fn has_digit(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_digit())
 }
 
-/// What a name suggests about its value.
+/// The kind of value that a name suggests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NameKind {
-    /// A person may have chosen it.
+    /// A value that a person may have chosen.
     Password,
-    /// A program has made it: it has a digit, which words of code don't have.
+    /// A value that a program has generated: it contains a digit, unlike words of code.
     Key,
 }
 
-/// What kind of key has a name of two words with `key`.
+/// The words that precede `key` in the names of secret keys.
 const KEY_WORDS: [&str; 20] = [
     "access",
     "account",
@@ -203,7 +203,7 @@ const KEY_WORDS: [&str; 20] = [
     "webhook",
 ];
 
-/// How names end that have a word for a secret and aren't about its value.
+/// The final words of names that contain a word for a secret, but are not names of secrets.
 const ABOUT_SECRETS: [&str; 14] = [
     "arn", "count", "env", "file", "id", "length", "manager", "name", "path", "ref", "store",
     "type", "url", "version",
@@ -217,7 +217,7 @@ impl NameKind {
         let before = words.len().checked_sub(2).map(|at| words[at]);
         let ends_with = |ends: &[&str]| ends.iter().any(|end| last.ends_with(end));
         let is_password = ends_with(&["password", "passwd", "passphrase", "secret"])
-            // The folder of a shell has this name, too.
+            // The current folder of a shell has this name, too.
             || last == "pwd" && !(is_variable && before.is_none())
             || last == "pass" && before.is_some()
             || words.contains(&"secret") && !ABOUT_SECRETS.contains(&last);
@@ -226,7 +226,7 @@ impl NameKind {
         }
         let is_known_key = |word: &str| KEY_WORDS.contains(&word);
         let is_key = match last.strip_suffix("key") {
-            // `API_KEY`, and in variables any other but those of tables and of public keys.
+            // `API_KEY`; in variables, any other name except those for keys of tables and public keys.
             Some("") => before.is_some_and(|before| {
                 let is_plain = ["cache", "foreign", "primary", "public", "sort"].contains(&before);
                 is_known_key(before) || is_variable && !is_plain
@@ -239,12 +239,12 @@ impl NameKind {
     }
 }
 
-/// Returns the range of the value that is assigned here to a name that suggests a secret.
+/// Returns the range of a value that is assigned to a name that suggests a secret.
 fn named_secret(text: &str, at: usize, sign: char) -> Option<Range<usize>> {
     let (before, behind) = (&text[..at], &text[at + 1..]);
     let behind = match sign {
         '=' if behind.starts_with(['=', '~']) => return None,
-        // As in Ruby.
+        // An assignment as in Ruby.
         '=' => behind.strip_prefix('>').unwrap_or(behind),
         _ if behind.starts_with([':', '/', '=']) => return None,
         _ => behind,
@@ -259,7 +259,7 @@ fn named_secret(text: &str, at: usize, sign: char) -> Option<Range<usize>> {
     let length: usize =
         name_end.chars().rev().take(MAX_NAME).take_while(|c| is_in_name(*c)).count();
     let (before_name, name) = name_end.split_at(name_end.len() - length);
-    // The `n` of an escaped line end is not a part of the name.
+    // The `n` of an escaped line end is not part of the name.
     let name = name.strip_prefix('n').filter(|_| before_name.ends_with('\\')).unwrap_or(name);
     let value = behind.trim_start_matches([' ', '\t']);
     // `NAME=value`, without quotes around the name and without spaces.
@@ -288,7 +288,7 @@ fn named_secret(text: &str, at: usize, sign: char) -> Option<Range<usize>> {
     is_secret.then(|| start..start + value.len())
 }
 
-/// Returns whether a text is a value, and not an expression, a reference to a variable or a file, or a placeholder.
+/// Returns whether a text is a value, rather than an expression, a reference to a variable or a file, or a placeholder.
 fn is_literal(value: &str, is_quoted: bool) -> bool {
     let is_reference = value.starts_with("${")
         || value.strip_prefix('$').is_some_and(|rest| rest.starts_with(char::is_alphabetic))
@@ -300,8 +300,8 @@ fn is_literal(value: &str, is_quoted: bool) -> bool {
     !is_reference && !has_syntax && !value.contains(MASK) && !is_placeholder(value)
 }
 
-/// Returns whether a value without quotes is rather an expression of a program: a path of names such as `config.password`, a
-/// name of several words, or a type.
+/// Returns whether an unquoted value is probably an expression of a program: a path of names such as `config.password`,
+/// a name of several words, or a type.
 fn is_code(value: &str, sign: char) -> bool {
     let is_name = |part: &str| {
         part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -320,8 +320,8 @@ fn is_code(value: &str, sign: char) -> bool {
 const PLACEHOLDER_WORDS: &str = "a|api|apikey|change|changeme|default|dummy|empty|example|fake|ignored|insert|key|lm|local|me|\
     my|needed|no|none|not|null|placeholder|required|secret|set|sk|studio|test|token|unused|used|your";
 
-/// Returns whether a value stands for a key that is not needed: the words of a placeholder, or one character again and
-/// again.
+/// Returns whether a value is a placeholder for a key that is not needed: placeholder words, or a single repeated
+/// character.
 pub(super) fn is_placeholder(value: &str) -> bool {
     let lower = value.to_ascii_lowercase();
     let is_known = |word: &str| word.is_empty() || matches_wildcard(PLACEHOLDER_WORDS, word);
@@ -333,7 +333,7 @@ pub(super) fn is_placeholder(value: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Masks a text, also as JSON escapes it once and twice.
+    /// Masks a text, also with JSON escapes applied once and twice.
     fn mask(text: &str) -> String {
         let masked = mask_forms(text);
         let escape = |text: &str| serde_json::Value::from(text).to_string();

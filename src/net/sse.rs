@@ -2,8 +2,8 @@
 //!
 //! The parser implements the event-stream format of the HTML standard: lines end with CR, LF or both, a byte order mark
 //! may come first, a colon starts a comment, data may have several lines, and the space after a colon is optional.
-//! Chunks may split anything, even a character. One difference: text that is not UTF-8 is an error, so that a damaged
-//! reply is not taken for a complete one.
+//! Chunks may split anything, even a character. There is one difference: text that is not UTF-8 is an error, so that a
+//! damaged reply is not mistaken for a complete one.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use thiserror::Error;
 /// The default length limit of a line, and of the data of an event, in bytes.
 pub const MAX_EVENT_BYTES: usize = 8 << 20;
 
-/// The size of the largest buffer that is kept for the next line or event, in bytes.
+/// The maximum size of a buffer that is kept for the next line or event, in bytes.
 const MAX_KEPT_BUFFER: usize = 256 << 10;
 
 /// An event.
@@ -51,7 +51,7 @@ pub struct SseParser {
     id: String,
     retry: Option<Duration>,
     has_begun: bool,
-    /// Whether the last line ended with CR; an LF that follows belongs to it.
+    /// Whether the last line ended with CR; a following LF belongs to that line end.
     is_after_cr: bool,
 }
 
@@ -64,12 +64,12 @@ impl Default for SseParser {
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 impl SseParser {
-    /// Returns a parser for a new stream, whose events have at most [`MAX_EVENT_BYTES`].
+    /// Returns a parser for a new stream, whose events may have up to [`MAX_EVENT_BYTES`] bytes.
     pub fn new() -> Self {
         Self::with_limit(MAX_EVENT_BYTES)
     }
 
-    /// Returns a parser for a new stream, whose events have at most this many bytes.
+    /// Returns a parser for a new stream, whose events may have up to `limit` bytes.
     pub fn with_limit(limit: usize) -> Self {
         Self {
             limit,
@@ -89,7 +89,7 @@ impl SseParser {
         (!self.id.is_empty()).then_some(&*self.id)
     }
 
-    /// Returns the delay before resuming the stream, if the server set one.
+    /// Returns the delay before resuming the stream; `None` if the server has not set one.
     pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
@@ -179,7 +179,7 @@ impl SseParser {
         Ok(())
     }
 
-    /// Takes a line with all data so far, and its buffer, so that a long one is in memory once.
+    /// Takes a line as the whole data so far, and reuses its buffer, so that a long line is in memory only once.
     fn long_data(&mut self, line: Vec<u8>) -> Result<(), SseError> {
         let mut line = String::from_utf8(line).map_err(|_| SseError::NotUtf8)?;
         let name = if line.starts_with("data: ") { "data: " } else { "data:" };
@@ -228,7 +228,7 @@ mod tests {
         read(&[stream.as_bytes()]).unwrap().into_iter().map(|(_, data)| data).collect()
     }
 
-    /// All special cases of the format.
+    /// A stream with all special cases of the format.
     const NASTY: &str = "\u{feff}: comment\r\ndata: one\r\n\r\nevent:tick\ndata:two\ndata: zwei\n\n\
         data\n\n\rdata:  three\r\rid: 7\nretry: 10\n\nevent: lost\n\ndata: \u{1f980}ä\u{2028}x\nfoo: bar\n\n\
         data: unfinished";

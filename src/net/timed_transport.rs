@@ -1,7 +1,7 @@
-//! Exact timeouts for reads: one for the head of a response, and one for each silence in its body.
+//! Exact timeouts for reads: for the head of a response, and for each pause in its body.
 //!
-//! The library has one timeout for all reads, and the kernel's timers may be late by an eighth. So a wait consists of
-//! shorter ones, each of which ends before the timeout even if it is late.
+//! The library has a single timeout for all reads, and the kernel's timers may be late by an eighth. So a wait consists
+//! of shorter waits, each of which ends before the timeout even if it is late.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use ureq::{Error, Timeout};
 /// Adds exact timeouts to the reads of connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimedConnector {
-    /// The timeout for silence in a body.
+    /// The timeout for pauses in a body.
     pub(super) idle: Duration,
 }
 
@@ -23,10 +23,10 @@ struct TimedTransport {
     idle: Duration,
 }
 
-/// Waits up to this length are left to the kernel; they are late by less than a scheduler tick.
+/// The maximum length of waits that are left to the kernel; these are late by less than a scheduler tick.
 const SHORT_WAIT: Duration = Duration::from_millis(20);
 
-/// A wait that is this late was late because the process was suspended.
+/// The delay of a wait that shows that the process was suspended.
 const SUSPENSION_THRESHOLD: Duration = Duration::from_millis(500);
 
 /// The timeout for data that was received while the process was suspended.
@@ -86,9 +86,9 @@ impl Transport for TimedTransport {
     }
 }
 
-/// Repeats an attempt until it succeeds; returns `None` after the time limit.
+/// Repeats an attempt until it succeeds. Returns `None` after the time limit.
 ///
-/// Each attempt gets the time it may take, and may take an eighth more. If the process was suspended, one more attempt
+/// Each attempt is given a duration, and may exceed it by an eighth. If the process was suspended, one more attempt
 /// follows after the limit.
 fn retry_within<T>(
     limit: Duration,

@@ -13,37 +13,37 @@ use super::shell::{
 use super::target::CommandTarget;
 use crate::types::shorten;
 
-/// What may allow the parts of a line.
+/// The approval of a command line, and its grounds.
 pub(super) struct CommandApproval<'a> {
-    /// The permissions of the user.
+    /// The user's rules that allow.
     pub rules: &'a [PermissionRule],
     /// The safe commands, and the repositories in which the line runs.
     pub guardrails: &'a Guardrails,
-    /// The line.
+    /// The command line.
     pub command: &'a CommandTarget,
-    /// Why the parts are allowed, except for those that only read.
+    /// The reasons for allowing the parts, except for parts that only read.
     pub reasons: Vec<String>,
 }
 
-/// Files to which every command may write. `/dev/stdout` is not one of them: it may be redirected to a file, which would
-/// be overwritten.
+/// Files that every command may write. `/dev/stdout` is not one of them: it may be redirected to a file, which would be
+/// overwritten.
 const WRITABLE_DEVICES: [&str; 2] = ["/dev/null", "/dev/zero"];
 
 /// The maximum nesting of programs and scripts.
 const MAX_DEPTH: u32 = 8;
 
-/// How many characters of a command a reason shows.
+/// The maximum number of characters of a command that a reason shows.
 const MAX_SHOWN_CHARS: usize = 80;
 
-/// Whether a part is allowed, or the reason why it is not.
+/// `Ok` if a part is allowed, otherwise the reason why it is not.
 type PartResult = Result<(), String>;
 
 impl CommandApproval<'_> {
-    /// Returns the reasons why the whole line is allowed, except for parts that only read.
+    /// Returns the reasons for allowing the whole line, except for parts that only read.
     ///
     /// # Errors
     ///
-    /// Fails with the first part that is not allowed.
+    /// Fails with the reason for the first part that is not allowed.
     pub(super) fn approve_line(mut self, script: &ShellScript) -> Result<Vec<String>, String> {
         let env = self.command.env();
         if let Some(name) = env.iter().find(|name| has_effects(name)) {
@@ -56,7 +56,7 @@ impl CommandApproval<'_> {
         Ok(self.reasons)
     }
 
-    /// Checks the commands of a script; whether they get variables with unknown effects.
+    /// Checks the commands of a script; `is_given` is true if variables with unknown effects are set for them.
     fn approve_script(&mut self, script: &ShellScript, is_given: bool, depth: u32) -> PartResult {
         if depth > MAX_DEPTH {
             return Err("its commands are nested too deeply".to_owned());
@@ -65,7 +65,7 @@ impl CommandApproval<'_> {
             command.redirections.iter().try_for_each(|to| self.approve_redirection(to))?;
             match &command.kind {
                 CommandKind::Simple => self.approve_program(command, is_given, depth)?,
-                // What is in them is looked at by itself.
+                // Their inner commands are checked separately.
                 CommandKind::Group | CommandKind::Function(_) => approve_head(command)?,
             }
         }
@@ -79,7 +79,7 @@ impl CommandApproval<'_> {
         depth: u32,
     ) -> PartResult {
         let ShellCommand { assignments, words, .. } = command;
-        // In a list, what stands in brackets at the beginning of a value is evaluated.
+        // In a list, text in brackets at the beginning of a value is evaluated.
         let evaluated = |set: &Assignment| {
             let is_subscript = |value: &ShellWord| set.is_list && value.text.contains('[');
             set.values.iter().any(|value| value.form == WordForm::Evaluated || is_subscript(value))
@@ -106,7 +106,7 @@ impl CommandApproval<'_> {
             return if is_given { Err(why) } else { Ok(()) };
         }
         let changes = || Err(format!("'{}' may change something", shorten(&text, MAX_SHOWN_CHARS)));
-        // The shell evaluates a word also where the program ignores it.
+        // The shell evaluates a word even if the program ignores it.
         let is_evaluated = words.iter().any(|word| word.form == WordForm::Evaluated);
         if is_evaluated || !has_known_arguments(command) {
             return changes();
@@ -114,7 +114,7 @@ impl CommandApproval<'_> {
         match nested_execution(command) {
             NestedExecution::Nothing if only_reads(command) => self.check_repository(command),
             NestedExecution::Programs(programs) => {
-                // `find` itself can change files, too.
+                // `find` itself can also change files.
                 let changes_files = command.name() == Some("find") && !only_reads(command);
                 if changes_files || depth >= MAX_DEPTH {
                     return changes();
@@ -134,7 +134,7 @@ impl CommandApproval<'_> {
         }
     }
 
-    /// Checks that a reading git command runs no program from the configuration of a repository.
+    /// Checks that a git command that reads does not run programs from the configuration of a repository.
     fn check_repository(&self, command: &ShellCommand) -> PartResult {
         if command.name() != Some("git") || command.words[1].text == "--version" {
             return Ok(());
@@ -150,9 +150,9 @@ impl CommandApproval<'_> {
         self.guardrails.repositories.execution_risk(&folders).map_or(Ok(()), Err)
     }
 
-    /// Returns whether a rule or the list of safe commands names a command.
+    /// Returns whether a rule, or the list of safe commands, names a command.
     fn is_allowed_by_name(&mut self, words: &[ShellWord], text: &str) -> bool {
-        // A rule names a program, not the value of a variable.
+        // Rules name programs, not values of variables.
         if !words[0].is_literal() || words.iter().any(|word| word.form == WordForm::Evaluated) {
             return false;
         }
@@ -179,13 +179,13 @@ impl CommandApproval<'_> {
         match to.kind {
             RedirectionKind::Duplicate => Ok(()),
             RedirectionKind::HereDocument if to.target.form < WordForm::Evaluated => Ok(()),
-            // The shell makes connections of these.
+            // The shell makes network connections for these files.
             RedirectionKind::Read
                 if text.starts_with("/dev/tcp") || text.starts_with("/dev/udp") =>
             {
                 Err(format!("its effect on '{text}' is unknown"))
             }
-            // The output of a command is looked at by itself.
+            // The inner command is checked separately.
             RedirectionKind::Read if is_literal || text == PROCESS_SUBSTITUTION => Ok(()),
             RedirectionKind::Read => Err(format!("it reads '{text}'")),
             RedirectionKind::Write if is_literal && WRITABLE_DEVICES.contains(&text) => Ok(()),
@@ -224,9 +224,8 @@ fn has_effects(variable: &str) -> bool {
     !is_harmless_variable(variable) && !is_script_variable(variable)
 }
 
-/// Returns whether a program is run by these words with another environment or under another name than it would be by
-/// itself: `env -i`, `exec -c`, `exec -a`. Variables may be what keeps it from running something, and some programs do
-/// what their name says.
+/// Returns whether these words run a program in another environment or under another name: `env -i`, `exec -c`,
+/// `exec -a`. A missing variable may make it run other programs, and some programs behave according to their name.
 fn has_cleared_environment(command: &ShellCommand, program: &ShellCommand) -> bool {
     let words = command.words.as_slice();
     let own = &words[1..words.len().saturating_sub(program.words.len()).max(1)];
@@ -240,15 +239,15 @@ fn has_cleared_environment(command: &ShellCommand, program: &ShellCommand) -> bo
     }
 }
 
-/// Returns whether it is known what a program makes of the words that it runs. `busybox` has commands of its own, and a
-/// shell may read a script in other ways: `bash -k` takes arguments for variables.
+/// Returns whether a program is known to pass on words of commands unchanged. `busybox` has its own commands, and a
+/// shell may read a script differently: `bash -k` takes arguments for variables.
 fn has_known_arguments(command: &ShellCommand) -> bool {
     let words = command.words.as_slice();
     match command.name() {
         Some("alias" | "busybox" | "toybox" | "watch") => false,
         Some("rbash" | "ksh" | "mksh" | "yash" | "zsh") => false,
         Some("bash") => has_only_script_option(&words[1..]),
-        // They have to read it as bash does.
+        // These shells have to read the words as bash does.
         Some("sh" | "dash" | "ash") => {
             has_only_script_option(&words[1..]) && words.iter().all(|word| is_portable(&word.text))
         }
@@ -256,7 +255,7 @@ fn has_known_arguments(command: &ShellCommand) -> bool {
     }
 }
 
-/// Returns whether a shell is given a script with `-c`, and nothing before it but settings for errors.
+/// Returns whether a shell gets a script with `-c`, preceded only by settings for errors and patterns.
 fn has_only_script_option(words: &[ShellWord]) -> bool {
     let mut words = words.iter();
     let mut is_script = false;
@@ -277,8 +276,8 @@ fn has_only_script_option(words: &[ShellWord]) -> bool {
     false
 }
 
-/// Returns whether shells that know less than bash read a script as bash does. What they don't know is something else to
-/// them.
+/// Returns whether shells with less syntax than bash read a script as bash does. Syntax that they don't know has
+/// another meaning to them.
 pub(super) fn is_portable(script: &str) -> bool {
     const SIGNS: &str = "[[ (( $' $\" &> |& <<< <( >( += =( ;;&";
     let has = |odd: &str| script.contains(odd);

@@ -1,21 +1,20 @@
 //! Guarded files that a command line names.
 //!
-//! Only files that a command line names are found here. Files that its programs open by themselves are protected by the
-//! sandbox.
+//! Only files named by the command line are found here. The sandbox protects files that programs open by themselves.
 
 use super::command_analysis::{CommandLine, is_in};
 use super::file_patterns::FilePatterns;
 use super::guardrails::Guardrails;
 use super::shell::{RedirectionKind, ShellCommand, ShellWord, WordForm};
 
-/// Programs that change the files which they are given.
+/// Programs that change files in their arguments.
 const WRITING_PROGRAMS: &str = "chmod chown cp dd ed ex install ln mv nano patch perl python python3 rm \
     rsync sed shred tee touch truncate unlink";
 
 /// Commands of git that change files of the workspace.
 const WRITING_GIT_COMMANDS: &str = "apply checkout clean mv reset restore rm stash";
 
-/// Returns why a line may not run because of a guarded file that it names.
+/// Returns the reason why a line must not run because of a guarded file that it names.
 pub(super) fn denial_reason(line: &CommandLine, guardrails: &Guardrails) -> Option<String> {
     let Guardrails { sensitive, protected, .. } = guardrails;
     let named = |patterns: &FilePatterns, list: &str, is_readable: bool| {
@@ -36,8 +35,8 @@ pub(super) fn denial_reason(line: &CommandLine, guardrails: &Guardrails) -> Opti
         .or_else(|| named(protected, "guardrails.protected_files", true))
 }
 
-/// Returns the first guarded file that a program reads or changes, with the pattern; only changes count for files that
-/// are readable.
+/// Returns the first guarded file that a program reads or changes, with the pattern. For readable files, only changes
+/// count.
 fn named_file<'a>(
     line: &CommandLine,
     program: &ShellCommand,
@@ -48,7 +47,7 @@ fn named_file<'a>(
     let has_text = program.name().is_some_and(|name| is_in(name, "echo printf"));
     let words = if has_text { &[] } else { program.words.as_slice() };
     if matches!(program.name(), Some("rm" | "mv")) {
-        // Removing a folder removes what it contains.
+        // Removing a folder removes its content.
         let taken = words[1..].iter().filter(|word| !word.text.starts_with('-'));
         let within = taken
             .flat_map(|word| line.possible_paths(word).into_iter().map(move |place| (word, place)));
@@ -69,7 +68,7 @@ fn named_file<'a>(
     words.find_map(|word| find_guarded_word(line, word, patterns))
 }
 
-/// Returns whether a program may change the files that it is given.
+/// Returns whether a program may change files in its arguments.
 pub(super) fn may_write(program: &ShellCommand) -> bool {
     let Some(name) = program.name() else { return true };
     let has = |options: &[&str]| {

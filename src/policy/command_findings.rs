@@ -1,10 +1,12 @@
-//! What a command line runs and writes, for a user who decides about it.
+//! Findings about a command line, for a user who decides about it: the programs that it runs, and the files that it
+//! writes.
 
 use super::command_file_access::may_write;
 use super::shell::{RedirectionKind, ShellCommand};
 use super::target::CommandTarget;
 
-/// Returns what a command line was found to run and to write, in short sentences.
+/// Returns the programs that a command line was found to run and the files that it was found to write, in short
+/// sentences.
 pub fn command_findings(command: &CommandTarget) -> Vec<String> {
     let line = command.line();
     let names = |programs: &mut dyn Iterator<Item = &ShellCommand>| {
@@ -32,7 +34,7 @@ pub fn command_findings(command: &CommandTarget) -> Vec<String> {
     findings
 }
 
-/// The most names in one finding.
+/// The maximum number of names in a finding.
 const MAX_NAMES: usize = 12;
 
 fn unique(names: impl Iterator<Item = String>) -> Vec<String> {

@@ -29,23 +29,23 @@ pub trait Confirmer: Send + Sync {
 /// A request to confirm a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfirmationRequest<'a> {
-    /// The call.
+    /// The id of the call.
     pub call: &'a CallId,
-    /// The tool.
+    /// The name of the tool.
     pub tool: &'a str,
-    /// The call in one line.
+    /// A one-line summary of the call.
     pub summary: &'a str,
     /// The reason for the request.
     pub reason: &'a str,
     /// The change of files as a unified diff; empty if no file is known to change.
     pub diff: &'a str,
-    /// What was found in a command: what it runs and writes.
+    /// Findings about a command: the programs that it runs, and the files that it writes.
     pub findings: &'a [String],
-    /// The arguments, the text of a JSON object.
+    /// The arguments, as the text of a JSON object.
     pub arguments: &'a str,
-    /// The rule that would allow the call and those like it, if there is one.
+    /// The rule that would allow this and similar calls; `None` if there is none to suggest.
     pub rule: Option<&'a str>,
-    /// Why the arguments that the user has just edited are invalid.
+    /// The reason why the arguments that the user has just edited are invalid.
     pub edit_error: Option<&'a str>,
 }
 

@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 /// A question that a server asks in a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Elicitation {
-    /// The server.
+    /// The name of the server.
     pub server: String,
-    /// What it asks.
+    /// The text of the question.
     pub message: String,
     /// The fields of the answer, in order.
     pub fields: Vec<ElicitationField>,
@@ -20,13 +20,13 @@ pub struct Elicitation {
 pub struct ElicitationField {
     /// The name.
     pub name: String,
-    /// What is to be given; empty if the name says it.
+    /// A description of the value; empty if the name says enough.
     pub description: String,
     /// The type of the value.
     pub kind: ElicitationType,
-    /// Whether there has to be a value.
+    /// Whether a value is required.
     pub is_required: bool,
-    /// The value without an answer.
+    /// The value if the user gives none.
     pub default: Option<Value>,
 }
 
@@ -48,16 +48,16 @@ pub enum ElicitationType {
 /// The answer to a question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElicitationAnswer {
-    /// These values.
+    /// The user's values.
     Accept(Map<String, Value>),
-    /// The user gives none.
+    /// The user declined to answer.
     Decline,
-    /// There is no answer, and maybe no user.
+    /// There is no answer, and possibly no user.
     Cancel,
 }
 
 impl ElicitationField {
-    /// Returns the value that a line of text means; `None` if it means none of this type. An empty one is the default.
+    /// Parses a line of text; `None` if it is not a value of this type. An empty line means the default.
     pub fn parse(&self, text: &str) -> Option<Option<Value>> {
         let text = text.trim();
         if text.is_empty() {
@@ -67,7 +67,7 @@ impl ElicitationField {
         let value = match &self.kind {
             ElicitationType::Text => Some(text.into()),
             ElicitationType::Choice(known) => {
-                // The user may give its number.
+                // The user may enter the number of a choice.
                 let numbered = || known.get(text.parse::<usize>().ok()?.checked_sub(1)?);
                 known
                     .iter()

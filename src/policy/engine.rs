@@ -16,8 +16,8 @@ use crate::types::{ConfirmMode, Decision};
 /// Decides about calls by their arguments. It does not ask the user, and reads no files except the configuration of
 /// repositories in which git runs.
 ///
-/// The order is: rules that deny; guardrails, which no rule overrides; rules that ask; rules that allow; the mode. A
-/// denial names the user's own rule rather than a guardrail.
+/// The order is: rules that deny; guardrails, which no rule overrides; rules that ask; rules that allow; the mode. If
+/// both apply, a denial names the user's own rule rather than a guardrail.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyEngine {
     mode: ConfirmMode,
@@ -40,7 +40,7 @@ impl PolicyEngine {
         self.rules.allow.extend_from_slice(rules);
     }
 
-    /// Decides about a call of a kind with targets.
+    /// Decides about a call of a tool, given the kind of its effect and its targets.
     pub fn decide(&self, tool: &str, kind: CallKind, targets: &[CallTarget]) -> Decision {
         if let Some(rule) = touching_rule(&self.rules.deny, tool, targets) {
             return Decision::deny(rule.deny_reason());
@@ -79,20 +79,20 @@ impl PolicyEngine {
         !self.guardrails.sensitive.is_empty() || !self.rules.deny.is_empty()
     }
 
-    /// Returns why a tool may not access the real path of an open file or folder. Rules that ask are ignored, since the user
-    /// has answered.
+    /// Returns the reason why a tool must not access the real path of an open file or folder. Rules that ask are
+    /// ignored, since the user has already answered.
     pub fn denial_reason(&self, tool: &str, target: &CallTarget) -> Option<String> {
         matching_rule(&self.rules.deny, tool, target)
             .map(PermissionRule::deny_reason)
             .or_else(|| self.guardrail_denial(target))
     }
 
-    /// Returns whether no tool writes in the folder of a repository, whatever its name is.
+    /// Returns whether tools may not write in the folder of a repository, whatever its name.
     pub fn protects_repositories(&self) -> bool {
         self.guardrails.unwritable.has_repositories()
     }
 
-    /// Returns why the guardrails deny a target, whatever the rules allow.
+    /// Returns the reason why the guardrails deny a target, whatever the rules allow.
     fn guardrail_denial(&self, target: &CallTarget) -> Option<String> {
         let Guardrails { protected, sensitive, unwritable, .. } = &self.guardrails;
         let guarded = |path: &str, list: &str, pattern: Option<&str>| {
@@ -137,7 +137,7 @@ impl PolicyEngine {
         }
     }
 
-    /// Returns the expression that blocks a line, or a part of it.
+    /// Returns the blocking expression that matches a line or a part of it.
     fn blocking_pattern(&self, line: &CommandLine) -> Option<&str> {
         let blocked = &self.guardrails.blocked;
         if blocked.is_empty() {
@@ -171,8 +171,8 @@ impl PolicyEngine {
         }
     }
 
-    /// Decides about the input of a command. The rules that allow commands say nothing about it, nor does what it would
-    /// be for a shell.
+    /// Decides about the input of a command. Rules that allow commands do not apply to it, and neither does its meaning
+    /// to a shell.
     fn decide_input(&self, targets: &[CallTarget]) -> Decision {
         let undecidable = targets.iter().find_map(|target| match target {
             CallTarget::Command(command) => self.undecidable_reason(command.line()),
@@ -199,8 +199,8 @@ impl PolicyEngine {
         }
     }
 
-    /// Returns why the rules that deny or ask cannot be applied to a line; `None` if they can, or if no rule is about
-    /// commands.
+    /// Returns the reason why the rules that deny or ask cannot be applied to a line; `None` if they can, or if no rule
+    /// is about commands.
     fn undecidable_reason(&self, line: &CommandLine) -> Option<String> {
         let against = || self.rules.deny.iter().chain(&self.rules.ask);
         let has_rules = against().any(PermissionRule::has_command_pattern);
@@ -227,14 +227,14 @@ impl PolicyEngine {
         Some(format!("which programs '{text}' runs is only known when it runs"))
     }
 
-    /// Returns why rules allow a command line, or that it only reads.
+    /// Returns the reason for allowing a command line: a rule, or that it only reads.
     ///
     /// # Errors
     ///
-    /// Fails with the first part that is neither.
+    /// Fails with the reason for the first part that no rule allows and that does not only read.
     fn allow_reason(&self, command: &CommandTarget) -> Result<String, String> {
         let line = command.line();
-        // A rule allows a line with the usual programs and settings.
+        // A rule allows a line with the usual programs and settings only.
         let is_given = command.env().iter().any(|name| !is_harmless_variable(name));
         let rule = self.rules.allow.iter().find(|rule| rule.is_whole_line(command.text()));
         if let Some(rule) = rule.filter(|_| !is_given) {
@@ -279,17 +279,17 @@ impl PolicyEngine {
     }
 }
 
-/// Returns whether the name of the program that a word names is known, if not its folder.
+/// Returns whether the name of a program in a word is known, even if its folder is not.
 fn has_known_program(word: &ShellWord) -> bool {
     let rest = ["~/", "$HOME/", "$PWD/"].iter().find_map(|home| word.text.strip_prefix(home));
     let is_plain = |text: &str| !text.contains(['$', '*', '?', '[', '{', '~']);
     word.is_literal() || rest.is_some_and(is_plain)
 }
 
-/// Why what only reads is allowed.
+/// The reason for allowing a command that only reads.
 const READ_ONLY_REASON: &str = "it only reads";
 
-/// Returns the rule that is about a tool as a whole, or about one of the targets.
+/// Returns the first rule that applies to a tool as a whole, or to one of the targets.
 fn touching_rule<'a>(
     rules: &'a [PermissionRule],
     tool: &str,
@@ -299,7 +299,7 @@ fn touching_rule<'a>(
     about_all.or_else(|| targets.iter().find_map(|target| matching_rule(rules, tool, target)))
 }
 
-/// Returns the rule that is about a target, as a denial or a question means it.
+/// Returns the first rule that applies to a target, with the matching of denials and questions.
 fn matching_rule<'a>(
     rules: &'a [PermissionRule],
     tool: &str,
@@ -322,7 +322,7 @@ fn matching_command_rule<'a>(
 ) -> Option<&'a PermissionRule> {
     let parts = line.programs.iter().flat_map(|program| spellings(&program.words));
     let mut texts = std::iter::once(line.raw.trim().to_owned()).chain(parts);
-    // What a redirection does is what the tool for files would do.
+    // A redirection counts as the corresponding access by a file tool.
     let mut files = line.programs.iter().flat_map(|program| &program.redirections);
     let about_file = || {
         files.find_map(|file| {
@@ -339,7 +339,7 @@ fn matching_command_rule<'a>(
     texts.find_map(|text| rules.iter().find(|rule| rule.matches_command(&text))).or_else(about_file)
 }
 
-/// Returns the reason of a decision that the mode makes.
+/// Returns the reason of a decision by the mode.
 fn mode_reason(mode: ConfirmMode) -> &'static str {
     match mode {
         ConfirmMode::ConfirmAll => "mode confirm-all asks before every call",

@@ -12,7 +12,7 @@ pub struct FilePatterns {
 }
 
 impl FilePatterns {
-    /// Reads patterns.
+    /// Parses patterns.
     ///
     /// # Errors
     ///
@@ -39,18 +39,18 @@ impl FilePatterns {
 
     /// Returns the first pattern that matches a path below the workspace.
     pub fn find(&self, path: &str) -> Option<&str> {
-        // Each text has two patterns.
+        // Each text is compiled to two patterns.
         self.globs.matches(path).first().map(|index| self.texts[index / 2].as_str())
     }
 
-    /// Returns the pattern that a place fits which is not known to be below the workspace.
+    /// Returns the pattern that matches a path which may be outside the workspace.
     pub(super) fn find_outside(&self, place: &str) -> Option<&str> {
         let place = place.trim_start_matches('/');
         let ends = place.match_indices('/').map(|(at, _)| &place[at + 1..]);
         std::iter::once(place).chain(ends).find_map(|end| self.find(end))
     }
 
-    /// Returns a pattern that is about something in a folder; the empty one is the workspace.
+    /// Returns a pattern for paths within a folder; the empty folder is the workspace.
     pub(super) fn find_within(&self, folder: &str) -> Option<&str> {
         let is_within = |text: &&str| {
             let rest = anchored(text).strip_prefix(folder).map(str::to_owned);
@@ -59,7 +59,7 @@ impl FilePatterns {
         self.texts.iter().map(String::as_str).find(is_within)
     }
 
-    /// Returns the pattern of which a file may also be one of those that a shell puts in the place of `word`.
+    /// Returns the pattern that may match one of the files that a shell substitutes for `word`.
     pub(super) fn find_possible(&self, word: &str) -> Option<&str> {
         let word = word.trim_start_matches("./");
         self.texts.iter().map(String::as_str).find(|text| {
@@ -73,7 +73,7 @@ impl FilePatterns {
 }
 
 fn anchored(text: &str) -> String {
-    // All that is in a folder is the folder.
+    // `folder/**` means the same as the folder.
     let plain = text.trim_start_matches("./").trim_end_matches("/**").trim_end_matches('/');
     match plain.strip_prefix('/') {
         Some(plain) => plain.to_owned(),
@@ -94,14 +94,14 @@ fn paths_may_match(word: &str, pattern: &str) -> bool {
     }
 }
 
-/// Returns whether there may be a name that fits both; a shell leaves out names that begin with a dot unless the pattern does.
+/// Returns whether a name may match both. In a shell, names that begin with a dot match only patterns that do, too.
 pub(super) fn names_may_match(word: &str, pattern: &str) -> bool {
     if pattern.starts_with('.') && word.starts_with(['*', '?', '[']) {
         return false;
     }
     let (word, pattern): (Vec<char>, Vec<char>) = (simplify_name(word), simplify_name(pattern));
     let one = |c: char| c == '?' || c == '*';
-    // Whether there may be a name that fits both from these characters on.
+    // Whether some name matches both from these characters on.
     let mut fits = vec![vec![false; pattern.len() + 1]; word.len() + 1];
     for w in (0..=word.len()).rev() {
         for p in (0..=pattern.len()).rev() {
@@ -120,7 +120,7 @@ pub(super) fn names_may_match(word: &str, pattern: &str) -> bool {
     fits[0][0]
 }
 
-/// Takes a choice of characters for any character.
+/// Replaces a choice of characters by any character.
 fn simplify_name(name: &str) -> Vec<char> {
     let mut chars = Vec::new();
     let mut rest = name.chars().take(256);

@@ -13,8 +13,8 @@ use crate::workspace::{WorkspaceRoot, open_canonical_parent};
 
 /// The guarded files that exist when a run begins, by their absolute paths.
 ///
-/// The text of a command names some files, but its programs may open others. The sandbox protects these files from
-/// programs, too.
+/// The text of a command names some files, but its programs may open others. The sandbox also protects these files from
+/// programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuardedFiles {
     /// Files and folders that must not be changed.
@@ -23,12 +23,13 @@ pub struct GuardedFiles {
     pub sensitive: Vec<PathBuf>,
 }
 
-/// The maximum number of files and folders. Each adds to the start time of every command.
+/// The maximum number of files and folders. Each delays the start of every command.
 const MAX_FILES: usize = 500;
 
 impl Guardrails {
-    /// Returns the guarded files of a workspace, ignored ones included, and those that rules deny: what no tool may write
-    /// is kept from commands as well, and so is what no tool may read. Walks through all of it, unless there are neither.
+    /// Returns the guarded files of a workspace, including ignored ones, and the files that rules deny: files that no
+    /// tool may write are kept from commands as well, and so are files that no tool may read. Walks through the whole
+    /// workspace, unless there are neither patterns nor rules.
     pub fn guarded_files(&self, root: &WorkspaceRoot, rules: &PermissionRules) -> GuardedFiles {
         let mut files = GuardedFiles::default();
         let denied = DeniedFiles::new(root, rules);
@@ -38,14 +39,14 @@ impl Guardrails {
         if !has_patterns && hides.clone().next().is_none() && denied.rules.is_empty() {
             return files;
         }
-        // What is not there yet can be kept from being made, where its name is known.
+        // Creation of a missing file can be prevented if its name is known.
         let named =
             denied.rules.iter().filter_map(|rule| Some(root.path().join(rule.only_path()?)));
         files.protected = named.filter(|path| path.symlink_metadata().is_err()).collect();
         let mut is_cut = false;
         let mut within: Option<PathBuf> = None;
         for (path, name) in walk(root.path()) {
-            // The content of a guarded folder is guarded with it.
+            // A guarded folder includes its content.
             if within.as_ref().is_some_and(|folder| path.starts_with(folder)) {
                 continue;
             }
@@ -72,10 +73,10 @@ impl Guardrails {
     }
 }
 
-/// Files that rules deny to the tools that write, as they are looked for around a command.
+/// Files that rules deny to tools that write; they are looked for before and after a command.
 ///
-/// What is there when a command starts is kept from it by the confinement; what a rule with a pattern denies and is not
-/// there cannot be. It is looked for when the command has ended.
+/// The confinement keeps commands from files that exist at their start. It cannot cover missing files that a rule with
+/// a pattern denies: these are looked for when the command has ended.
 #[derive(Clone, Debug, Default)]
 pub struct DeniedFiles {
     root: PathBuf,
@@ -110,7 +111,7 @@ impl DeniedFiles {
         denied.collect()
     }
 
-    /// Renames files that a command has created in spite of a rule. Returns notes about them.
+    /// Renames files that a command has created despite a rule. Returns notes about them.
     pub fn rename_denied(&self, before: &ExistingFiles) -> Vec<String> {
         let created = self.existing().into_iter().filter(|(path, file)| {
             before.get(path) != Some(file) && (path.exists() || path.is_symlink())
@@ -130,14 +131,15 @@ impl DeniedFiles {
     }
 }
 
-/// Walks through a workspace, ignored files included: the path of each file, and its name below the workspace.
+/// Walks through a workspace, including ignored files. Yields the path of each file, and its name relative to the
+/// workspace.
 fn walk(root: &Path) -> impl Iterator<Item = (PathBuf, String)> {
     let mut walk = WalkBuilder::new(root);
     walk.standard_filters(false).follow_links(false);
     let entries = walk.filter_entry(|entry| entry.file_name() != ".git").build().flatten();
     entries.filter_map(move |entry| {
         let path = entry.into_path();
-        // A name that is not UTF-8 is guarded, too.
+        // Files whose names are not UTF-8 are guarded, too.
         let name = path.strip_prefix(root).ok()?.to_string_lossy().into_owned();
         Some((path, name))
     })
@@ -146,7 +148,7 @@ fn walk(root: &Path) -> impl Iterator<Item = (PathBuf, String)> {
 /// The suffix of renamed files.
 const DENIED_SUFFIX: &str = ".denied";
 
-/// Renames a file of this identity; returns its new name. A link that was put in the place of a folder meanwhile is not
+/// Renames a file with this identity, and returns its new name. A link that has replaced a folder meanwhile is not
 /// followed.
 fn rename_file(path: &Path, file: (u64, u64)) -> Option<String> {
     let (folder, name) = open_canonical_parent(path).ok()?;
@@ -197,7 +199,7 @@ mod tests {
         assert!(path("mine/x.pem").exists());
     }
 
-    /// The names of renamed files are no way around a rule.
+    /// The names of renamed files must not circumvent a rule.
     #[test]
     fn a_file_with_the_name_of_a_renamed_one_is_denied_too() {
         let temp = tempfile::tempdir().unwrap();
@@ -211,7 +213,7 @@ mod tests {
         fs::write(path("secrets/x.denied"), "").unwrap();
         assert_eq!(denied.rename_denied(&before).len(), 1);
         assert!(!path("secrets/x.denied").exists());
-        // What was renamed stays as it is.
+        // Renamed files are not renamed again.
         let before = denied.existing();
         assert_eq!(denied.rename_denied(&before), Vec::<String>::new());
         assert!(path("secrets/x.denied.denied").exists());

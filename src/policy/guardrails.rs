@@ -15,21 +15,21 @@ pub struct Guardrails {
     pub protected: FilePatterns,
     /// Files that are neither read nor changed.
     pub sensitive: FilePatterns,
-    /// The paths that the sandbox protects from commands, for tools that run outside it.
+    /// The paths that the sandbox protects from commands; for tools that run outside it.
     pub unwritable: UnwritablePaths,
     /// The repositories in which commands run.
     pub repositories: Repositories,
     /// Commands that never run.
     pub blocked: BlockedCommands,
-    /// Beginnings of commands that need no confirmation: `git status` includes `git status -s`.
+    /// The beginnings of commands that need no confirmation: `git status` includes `git status -s`.
     pub safe: Vec<String>,
-    /// Which commands may run.
+    /// The commands that may run.
     pub commands: CommandScope,
     /// The limits of a run.
     pub limits: GuardrailLimits,
 }
 
-/// Which commands may run.
+/// The commands that may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommandScope {
     /// All commands, subject to rules and the mode.
@@ -39,28 +39,28 @@ pub enum CommandScope {
     AllowedOnly,
 }
 
-/// The limits of a run; `None` for no limit.
+/// The limits of a run: `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuardrailLimits {
-    /// The number of files that tools may change. Changes by commands are not counted, since that would require a scan of
-    /// the whole workspace before and after each; the number of commands is limited instead.
+    /// The maximum number of files that tools may change. Changes by commands are not counted, since that would require
+    /// a scan of the whole workspace before and after each command; instead, the number of commands is limited.
     pub files: Option<u64>,
-    /// The number of lines that tools may add and remove.
+    /// The maximum number of lines that tools may add and remove.
     pub lines: Option<u64>,
-    /// The number of commands.
+    /// The maximum number of commands.
     pub commands: Option<u64>,
 }
 
-/// Regular expressions for commands that never run. A match of a whole line, or of a part of it, is enough.
+/// Regular expressions for commands that never run. They match a whole line, or a part of it.
 #[derive(Clone, Debug, Default)]
 pub struct BlockedCommands(Vec<(String, RegexMatcher)>);
 
 impl BlockedCommands {
-    /// Reads regular expressions.
+    /// Compiles regular expressions.
     ///
     /// # Errors
     ///
-    /// Fails at the first invalid text.
+    /// Fails at the first invalid expression.
     pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, RuleError> {
         let read = |text: &T| {
             let text = text.as_ref().to_owned();

@@ -1,8 +1,8 @@
-//! Whether a tool call may run: rules, guardrails, modes and the user.
+//! Decisions about tool calls: rules, guardrails, modes and the user.
 //!
-//! The [`PolicyEngine`] decides by what a call says that it will do, in a fixed order: rules that deny; [`Guardrails`] and
-//! the commands that are always denied; rules that ask; rules that allow; and where no rule matches, the mode. Where it
-//! decides to ask, a [`Confirmer`] asks the user. A [`Quota`] limits what a run does in total.
+//! The [`PolicyEngine`] decides by the declared effects of a call, in a fixed order: rules that deny; [`Guardrails`],
+//! and the commands that are always denied; rules that ask; rules that allow; and if no rule matches, the mode. If the
+//! decision is to ask, a [`Confirmer`] asks the user. A [`Quota`] limits the total changes and commands of a run.
 
 mod command_analysis;
 mod command_approval;

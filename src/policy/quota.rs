@@ -7,14 +7,14 @@ use super::guardrails::GuardrailLimits;
 use crate::port::lock;
 use crate::types::{FileChange, FilePath, pluralize};
 
-/// The quota that a run has used.
+/// The quota that a run has used so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaUsage {
-    /// The files that it has changed.
+    /// The files that tools have changed.
     pub files: BTreeSet<FilePath>,
-    /// Lines that it has added and removed.
+    /// The number of lines that tools have added and removed.
     pub lines: u64,
-    /// Commands that it has started.
+    /// The number of commands started.
     pub commands: u64,
 }
 
@@ -30,7 +30,7 @@ pub struct Quota {
 pub struct CallUsage<'a> {
     /// The files to be changed.
     pub changes: &'a [FileChange],
-    /// The number of commands.
+    /// The number of commands to be started.
     pub commands: u64,
 }
 
@@ -40,7 +40,7 @@ impl Quota {
         Self { limits, used: Mutex::new(used) }
     }
 
-    /// Returns why a call would exceed a limit; `None` if it would not.
+    /// Returns the reason why a call would exceed a limit; `None` if it would not.
     pub fn exceeded_reason(&self, call: CallUsage<'_>) -> Option<String> {
         self.check(&lock(&self.used), call)
     }
@@ -49,7 +49,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Fails with the reason if the call would exceed a limit; it is not counted then.
+    /// Fails with the reason if the call would exceed a limit; the call is then not counted.
     pub fn consume(&self, call: CallUsage<'_>) -> Result<(), String> {
         let mut used = lock(&self.used);
         if let Some(why) = self.check(&used, call) {

@@ -1,4 +1,4 @@
-//! Programs that the configuration of a repository makes git run.
+//! Programs that git runs because of the configuration of a repository.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read as _};
@@ -8,10 +8,11 @@ use super::command_analysis::is_in;
 use crate::exec::parse_git_config;
 use crate::workspace::open_input;
 
-/// The repositories in which commands run. Checks whether a reading git command runs other programs there.
+/// The repositories in which commands run. Checks whether a git command that reads runs other programs there.
 ///
-/// The configuration of a repository can name programs for comparing and converting files. It is not part of a clone,
-/// but a tree from elsewhere can contain one. The user's own configuration outside of the workspace is trusted.
+/// The configuration of a repository can name programs for comparing and converting files. A clone does not get it, but
+/// files from elsewhere can contain a repository with one. The user's own configuration outside the workspace is
+/// trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repositories {
     /// The workspace; without it, nothing is checked.
@@ -30,7 +31,7 @@ const MAX_INDEX_SIZE: u64 = 64 << 20;
 /// The maximum number of repositories checked for one command.
 const MAX_REPOSITORIES: usize = 64;
 
-/// Settings by which git may run something. With `diff.submodule` and `status.submodulesummary` it runs itself in
+/// Settings that can make git run a program. With `diff.submodule` and `status.submodulesummary`, git runs itself in
 /// repositories that only a commit names.
 const RUNNING_SETTINGS: &str = "core.fsmonitor core.alternaterefscommand core.sshcommand core.gitproxy \
     diff.external diff.command diff.textconv diff.submodule status.submodulesummary filter.clean \
@@ -43,8 +44,8 @@ impl Repositories {
         Self { workspace: Some(workspace.to_owned()) }
     }
 
-    /// Returns why git may run something in one of these folders, which are relative to the workspace or absolute;
-    /// `None` if it does not. Looks at files.
+    /// Returns the reason why git may run a program in one of these folders, which are relative to the workspace or
+    /// absolute; `None` if it does not. Reads files.
     pub(super) fn execution_risk(&self, folders: &[String]) -> Option<String> {
         let workspace = self.workspace.as_ref()?;
         let mut seen = BTreeSet::new();
@@ -57,12 +58,12 @@ impl Repositories {
     }
 }
 
-/// Checks the repository to which a folder belongs, and its submodules.
+/// Checks the repository that contains a folder, and its submodules.
 fn check_repository(folder: &Path, seen: &mut BTreeSet<PathBuf>) -> Option<String> {
-    // Git looks for its repository above the folder that a link leads to.
+    // If the folder is a link, git searches its repository above the target.
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     folder.ancestors().find_map(|top| match git_directory(top) {
-        // Git also takes a folder without a work tree for a repository.
+        // Git also treats a folder without a work tree as a repository.
         Ok(None) if top.join("HEAD").symlink_metadata().is_ok() => {
             check_git_directory(top, top, seen).map(Some)
         }
@@ -89,7 +90,8 @@ fn check_git_directory(top: &Path, dir: &Path, seen: &mut BTreeSet<PathBuf>) -> 
     found.or_else(|| check_submodules(top, dir, seen))
 }
 
-/// Returns the folder that has the repository of a work tree, if its top is here; why it can't be determined, otherwise.
+/// Returns the folder with the repository of a work tree, if `top` is the top of one. Fails with the reason if that
+/// can't be determined.
 fn git_directory(top: &Path) -> Result<Option<PathBuf>, String> {
     let path = top.join(".git");
     if path.is_dir() {
@@ -100,15 +102,15 @@ fn git_directory(top: &Path) -> Result<Option<PathBuf>, String> {
     Ok(Some(top.join(dir)))
 }
 
-/// Reads a file of git with one line, as git does: only line ends are cut off. Returns `None` if there is no such file.
+/// Reads a file of git with one line, as git does: only line ends are removed. Returns `None` if there is no such file.
 fn read_line(path: &Path) -> Result<Option<String>, String> {
     let Some(content) = read_bounded(path, MAX_LINE_SIZE)? else { return Ok(None) };
     let text = String::from_utf8(content).map_err(|_| describe_unreadable(path))?;
     Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
-/// Reads a regular file up to a size, without waiting. Returns `None` if there is no such file, and an error for
-/// everything else: a command can put a pipe or a device there.
+/// Reads a regular file up to a size, without blocking. Returns `None` if there is no such file, and an error for
+/// anything else: a command can create a pipe or a device at the path.
 fn read_bounded(path: &Path, max: u64) -> Result<Option<Vec<u8>>, String> {
     let read = || {
         let mut content = Vec::new();
@@ -133,7 +135,7 @@ fn check_submodules(top: &Path, dir: &Path, seen: &mut BTreeSet<PathBuf>) -> Opt
         Ok(index) => index?,
         Err(why) => return Some(why),
     };
-    // The mode of an entry that is a repository; the path stands 38 bytes behind it, in the usual versions.
+    // The mode of entries that are repositories; in the usual versions, the path follows 38 bytes later.
     let mode = memchr::memmem::Finder::new(&[0, 0, 0xe0, 0]);
     let is_plain = index.get(4..8).is_some_and(|version| matches!(version, [0, 0, 0, 2 | 3]));
     for at in mode.find_iter(&index) {
@@ -152,8 +154,8 @@ fn check_submodules(top: &Path, dir: &Path, seen: &mut BTreeSet<PathBuf>) -> Opt
     None
 }
 
-/// Returns the setting of a configuration by which git may run something or follow another file, or that it can't be
-/// determined.
+/// Returns the setting of a configuration that may make git run a program or follow another file, or the reason why
+/// that can't be determined.
 fn dangerous_setting(path: &Path) -> Option<String> {
     let content = match read_bounded(path, MAX_CONFIG_SIZE) {
         Ok(content) => content?,
@@ -244,7 +246,7 @@ mod tests {
         assert_eq!(Repositories::default().execution_risk(&[String::new()]), None);
     }
 
-    /// A command can put a pipe or a device in the place of every file.
+    /// A command can replace every file by a pipe or a device.
     #[test]
     fn what_can_not_be_read_is_a_risk_and_is_not_waited_for() {
         for name in [".git", ".git/config", ".git/config.worktree", ".git/commondir", ".git/index"]
@@ -267,7 +269,7 @@ mod tests {
         }
     }
 
-    /// Git cuts off no blank.
+    /// Git removes no blanks.
     #[test]
     fn the_folder_of_a_repository_is_found_as_git_does() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,11 +1,11 @@
-//! The user's rules: `tool(pattern)`, to deny, ask or allow.
+//! The user's rules, `tool(pattern)`, which deny, ask or allow.
 //!
-//! * `read_file` is about every call of a tool; `mcp_*` and `edit_file|write_file` about those of several.
-//! * `write_file(src/**)` is about paths below the workspace: `*` stands for anything but `/`, `**` for anything. In a
-//!   denial and a question, a name without `/` is meant in every folder.
-//! * `read_skill(pdf-*)` is about what a call names, `*` standing for anything.
-//! * `run_command(git *)` is about a part of a command line: program and arguments with one space between them, `*`
-//!   standing for anything, and a ` *` at the end also for nothing.
+//! * `read_file` matches every call of a tool; `mcp_*` and `edit_file|write_file` match those of several tools.
+//! * `write_file(src/**)` matches paths below the workspace: `*` stands for any text without `/`, `**` for any text. In
+//!   rules that deny or ask, a name without `/` matches in every folder.
+//! * `read_skill(pdf-*)` matches the name in a call; `*` stands for any text.
+//! * `run_command(git *)` matches a part of a command line: program and arguments separated by single spaces. `*`
+//!   stands for any text, and ` *` at the end also for none.
 
 use globset::{GlobBuilder, GlobMatcher};
 use thiserror::Error;
@@ -16,7 +16,7 @@ use crate::types::{matches_pattern, matches_wildcard};
 /// Characters that separate the parts of a command line, or redirect them.
 pub(super) const OPERATORS: [char; 5] = [';', '&', '|', '<', '>'];
 
-/// The rules of the user. A denial goes before a question, and a question before a permission.
+/// The rules of the user. Denials take precedence over questions, and questions over permissions.
 #[derive(Clone, Debug, Default)]
 pub struct PermissionRules {
     pub(super) deny: Vec<PermissionRule>,
@@ -24,18 +24,19 @@ pub struct PermissionRules {
     pub(super) allow: Vec<PermissionRule>,
 }
 
-/// The names of the tools whose rules are about more than their own calls.
+/// The names of the tools whose rules apply to more than their own calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleTools {
     /// The tools that run commands. Their rules match the parts of command lines.
     pub command: Vec<&'static str>,
     /// The tools that read a file. Their rules also match the files that commands and searches read.
     pub read: Vec<&'static str>,
-    /// The tools that write files. Their denials also hold for commands, and rules for the first one match redirections.
+    /// The tools that write files. Their denials also apply to commands, and rules for the first tool match
+    /// redirections.
     pub write: Vec<&'static str>,
 }
 
-/// What a rule for one of the [`RuleTools`] is about besides the calls of that tool.
+/// The scope of a rule for one of the [`RuleTools`] beyond the calls of that tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RuleScope {
     /// The parts of command lines.
@@ -44,20 +45,20 @@ pub(super) enum RuleScope {
     Reads,
     /// The files that commands write.
     Writes,
-    /// The files to which command lines redirect.
+    /// The files that command lines redirect to.
     Redirections,
 }
 
-/// One rule.
+/// A permission rule.
 #[derive(Clone, Debug)]
 pub struct PermissionRule {
     text: String,
     tool: String,
-    /// What it is about besides the calls of its tool.
+    /// The scopes of the rule beyond the calls of its tool.
     scopes: Vec<RuleScope>,
-    /// The calls of the tool that it is about; `None` for all.
+    /// The pattern for calls of the tool; `None` for all calls.
     pattern: Option<String>,
-    /// The pattern for paths, if it is one.
+    /// The compiled pattern, if it is a pattern for paths.
     path: Option<GlobMatcher>,
 }
 
@@ -67,7 +68,7 @@ pub struct PermissionRule {
 pub struct RuleError(pub(super) String);
 
 impl PermissionRules {
-    /// Reads rules.
+    /// Parses rules.
     ///
     /// # Errors
     ///
@@ -86,7 +87,7 @@ impl PermissionRules {
 }
 
 impl PermissionRule {
-    /// Reads a rule.
+    /// Parses a rule.
     ///
     /// # Errors
     ///
@@ -144,37 +145,37 @@ impl PermissionRule {
         &self.text
     }
 
-    /// Returns the reason of a decision by a rule that allows.
+    /// Returns the reason for a decision by this rule to allow.
     pub(super) fn allow_reason(&self) -> String {
         format!("rule {} of permissions.allow", self.text)
     }
 
-    /// Returns the reason of a decision by a rule that denies.
+    /// Returns the reason for a decision by this rule to deny.
     pub(super) fn deny_reason(&self) -> String {
         format!("rule {} of permissions.deny matches", self.text)
     }
 
-    /// Returns whether the rule is about a tool at all.
+    /// Returns whether the rule applies to any call of a tool.
     pub(super) fn applies_to(&self, tool: &str) -> bool {
         matches_wildcard(&self.tool, tool)
     }
 
-    /// Returns whether the rule is about every call of a tool.
+    /// Returns whether the rule applies to every call of a tool.
     pub(super) fn applies_to_all(&self, tool: &str) -> bool {
         self.pattern.is_none() && self.applies_to(tool)
     }
 
-    /// Returns whether the rule is about this, whatever its pattern is.
+    /// Returns whether the rule has a scope, whatever its pattern is.
     pub(super) fn is_about(&self, scope: RuleScope) -> bool {
         self.scopes.contains(&scope)
     }
 
-    /// Returns whether a path matches the pattern, as a permission means it.
+    /// Returns whether a path matches the pattern of a rule that allows.
     pub(super) fn matches_path(&self, path: &str) -> bool {
         self.pattern.is_none() || self.path.as_ref().is_some_and(|glob| glob.is_match(path))
     }
 
-    /// Returns whether a path matches the pattern, as a denial or a question means it: a name means every file of that
+    /// Returns whether a path matches the pattern of a rule that denies or asks: a name matches every file of that
     /// name, and a folder everything in it.
     pub(super) fn may_match_path(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or_default();
@@ -184,7 +185,7 @@ impl PermissionRule {
             || is_name && self.matches_path(name)
     }
 
-    /// Returns whether a folder that is searched matches the pattern: itself, or everything in it.
+    /// Returns whether a searched folder matches the pattern: the folder itself, or everything in it.
     pub(super) fn may_match_folder(&self, folder: &str) -> bool {
         let below =
             if folder.is_empty() || folder == "." { "x".into() } else { format!("{folder}/x") };
@@ -196,26 +197,26 @@ impl PermissionRule {
         self.pattern.as_ref().is_none_or(|pattern| matches_pattern(pattern, name))
     }
 
-    /// Returns its pattern as a path below the workspace.
+    /// Returns the pattern as a path below the workspace.
     fn path_text(&self) -> Option<&str> {
         let pattern = self.pattern.as_deref()?;
         Some(pattern.trim_start_matches("./").trim_end_matches('/'))
     }
 
-    /// Returns whether the rule is about a command, as a permission means it.
+    /// Returns whether a command matches the pattern of a rule that allows.
     pub(super) fn matches_command(&self, text: &str) -> bool {
         let is_match = |pattern: &String| command_matches(pattern, text);
         self.is_about(RuleScope::Commands) && self.pattern.as_ref().is_none_or(is_match)
     }
 
-    /// Returns whether the rule allows a part of a command line. One that names a whole line with several parts allows no part
-    /// in which the same text is quoted: `rm a; ls b` is not `rm 'a;' ls b`.
+    /// Returns whether the rule allows a part of a command line. A rule that names a whole line with several parts
+    /// allows no part that contains the same text in quotes: `rm a; ls b` is not `rm 'a;' ls b`.
     pub(super) fn allows_part(&self, text: &str) -> bool {
         let is_line = |pattern: &String| pattern.contains(OPERATORS) && !pattern.contains('*');
         self.matches_command(text) && !self.pattern.as_ref().is_some_and(is_line)
     }
 
-    /// Returns whether the rule may turn out to be about a command of which a part is only known when it runs.
+    /// Returns whether the rule may match a command with parts that are known only when it runs.
     pub(super) fn may_match_command(&self, words: &[ShellWord]) -> bool {
         let Some(pattern) = &self.pattern else { return false };
         let pattern: Vec<&str> = pattern.split_whitespace().collect();
@@ -225,7 +226,7 @@ impl PermissionRule {
         if !self.is_about(RuleScope::Commands) || !(is_program(name) || is_program(&program.text)) {
             return false;
         }
-        // Some options have a value, as those of git that stand before its commands.
+        // Some options have a value, such as those of git before its commands.
         let is_git = name == "git";
         let valued = |text: &str| {
             is_git && matches!(text, "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace")
@@ -243,12 +244,12 @@ impl PermissionRule {
         }
     }
 
-    /// Returns whether the rule is about some of these paths and not about others.
+    /// Returns whether the rule applies to some paths in a scope, but not to others.
     pub(super) fn has_path_pattern(&self, scope: RuleScope) -> bool {
         self.path.is_some() && self.is_about(scope)
     }
 
-    /// Returns the one path that the rule names; `None` if it names several.
+    /// Returns the path that the rule names; `None` if it may match several paths.
     pub(super) fn only_path(&self) -> Option<&str> {
         let is_plain = |path: &&str| {
             !path.contains(['*', '?', '[', '{', '\\']) && !path.split('/').any(|part| part == "..")
@@ -256,15 +257,15 @@ impl PermissionRule {
         self.path_text().filter(is_plain).filter(|path| !path.starts_with('/'))
     }
 
-    /// Returns whether the rule names a command line as a whole.
+    /// Returns whether the rule applies to a whole command line: it has no pattern, or names exactly this line.
     pub(super) fn is_whole_line(&self, line: &str) -> bool {
-        // Other blanks are parts of words for a shell.
+        // For a shell, other blanks are parts of words.
         let line = line.trim_matches([' ', '\t', '\n']);
         self.is_about(RuleScope::Commands)
             && self.pattern.as_ref().is_none_or(|pattern| pattern == line)
     }
 
-    /// Returns whether the rule is about some commands and not about others.
+    /// Returns whether the rule applies to some commands, but not to others.
     pub(super) fn has_command_pattern(&self) -> bool {
         self.pattern.is_some() && self.is_about(RuleScope::Commands)
     }
@@ -275,7 +276,7 @@ fn command_matches(pattern: &str, text: &str) -> bool {
     alone || matches_pattern(pattern, text)
 }
 
-/// Returns whether words may become what a pattern fits, though they don't seem to.
+/// Returns whether words that don't match a pattern now may match it when they are expanded.
 fn may_match(pattern: &[&str], words: &[ShellWord]) -> bool {
     let mut is_guessed = false;
     let mut words = words.iter();
@@ -291,7 +292,7 @@ fn may_match(pattern: &[&str], words: &[ShellWord]) -> bool {
     is_guessed
 }
 
-/// Returns a command as rules see it. What would make one word of it look like several is quoted.
+/// Returns a command in the form that rules match. Characters that would make one word look like several are quoted.
 pub(super) fn normalize(words: &[ShellWord]) -> String {
     let word = |word: &ShellWord| {
         let is_plain = !word.text.is_empty()
@@ -301,13 +302,13 @@ pub(super) fn normalize(words: &[ShellWord]) -> String {
     words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the words of a command with a space between them.
+/// Returns the words of a command, separated by spaces.
 pub(super) fn plain_text(words: &[ShellWord]) -> String {
     words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the ways in which a command may be meant by a denial: as it is, without quotes, without the folder of its
-/// program, without the options before its first argument.
+/// Returns the forms of a command that a denial matches: unchanged, without quotes, without the folder of its program,
+/// and without the options before its first argument.
 pub(super) fn spellings(words: &[ShellWord]) -> Vec<String> {
     let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     let [program, rest @ ..] = texts.as_slice() else { return Vec::new() };

@@ -1,12 +1,12 @@
-//! The rule that a user is offered when a call needs a confirmation.
+//! The rule that is suggested to the user when a call needs a confirmation.
 
 use super::engine::PolicyEngine;
 use super::rules::{OPERATORS, PermissionRule, RuleTools};
 use super::target::{CallKind, CallTarget, CommandTarget};
 use crate::types::Decision;
 
-/// Programs and commands of theirs whose arguments say on what they work, so that a rule can leave the arguments open.
-/// Commands that run other programs, or that discard work, are not among them.
+/// Programs, and commands of them, that can be allowed with any arguments, because these only select what to work on.
+/// Commands that run other programs or discard work are not among them.
 const OPEN_COMMANDS: [(&str, &[&str]); 10] = [
     ("bun", &["test"]),
     ("cargo", &["bench", "build", "check", "clippy", "doc", "fmt", "test", "tree"]),
@@ -21,15 +21,15 @@ const OPEN_COMMANDS: [(&str, &[&str]); 10] = [
 ];
 
 impl PolicyEngine {
-    /// Returns the engine with more rules that allow.
+    /// Returns the engine with further rules that allow.
     pub fn with_allowed(&self, rules: &[PermissionRule]) -> Self {
         let mut engine = self.clone();
         engine.add_allowed(rules);
         engine
     }
 
-    /// Returns a rule that would allow a call and those like it: the same command of a program, or files of the same
-    /// folder. `None` if no rule would, since another one asks.
+    /// Returns a rule that would allow this and similar calls: the same command of a program, or files of the same
+    /// folder. `None` if no rule would, since another rule asks.
     pub fn suggest_rule(
         &self,
         tools: &RuleTools,
@@ -48,7 +48,7 @@ impl PolicyEngine {
     }
 }
 
-/// Returns the possible patterns, the best one first; `None` is about every call of the tool.
+/// Returns the possible patterns, best first; `None` matches every call of the tool.
 fn patterns(targets: &[CallTarget]) -> Vec<Option<String>> {
     match targets {
         [] => vec![None],
@@ -69,10 +69,11 @@ fn patterns(targets: &[CallTarget]) -> Vec<Option<String>> {
     }
 }
 
-/// Returns patterns for a command line: of its command with any arguments, and of the whole line.
+/// Returns patterns for a command line: its command with any arguments, and the whole line.
 ///
-/// A line gets none if the same text can mean something else: what the shell replaces (`*`, `$x`, `~`), which
-/// is a wildcard of the rule or depends on the moment; what a reader can't see (line ends, characters without width).
+/// A line gets no pattern if the same text can have another meaning. This holds for text that the shell replaces (`*`,
+/// `$x`, `~`), which is a wildcard of the rule or depends on the time, and for invisible text (line ends, characters
+/// without width).
 fn command_patterns(command: &CommandTarget) -> Vec<String> {
     let text = command.text().trim_matches(' ');
     let is_plain = |c: char| c.is_alphanumeric() || " -_=./:@,+%'\";&|<>".contains(c);
@@ -81,7 +82,7 @@ fn command_patterns(command: &CommandTarget) -> Vec<String> {
         return Vec::new();
     }
     let open = match (line.programs.as_slice(), text.split(' ').collect::<Vec<_>>().as_slice()) {
-        // A part that is quoted or redirected is no argument.
+        // A quoted or redirected part is not an argument.
         ([_], [program, command, ..]) if !text.contains(OPERATORS) => OPEN_COMMANDS
             .iter()
             .any(|(name, commands)| name == program && commands.contains(command))
@@ -91,16 +92,16 @@ fn command_patterns(command: &CommandTarget) -> Vec<String> {
     open.into_iter().chain([text.to_owned()]).collect()
 }
 
-/// Returns whether a name is a pattern for itself alone.
+/// Returns whether a name, taken as a pattern, matches only itself.
 fn is_plain_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
-/// Returns a pattern for the folder that the files are in, or for a file that is in none.
+/// Returns a pattern for the folder that contains the files, or for a file that is not in a folder.
 fn file_pattern(paths: &[&str]) -> Option<String> {
     let folder = |path: &str| path.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
     let first = folder(paths.first()?);
-    // Rules have no quoting, and what a reader can't see is in no rule.
+    // Rules have no quoting, and must not contain invisible characters.
     let is_plain = |c: char| {
         c.is_alphanumeric() || c == ' ' || c.is_ascii_punctuation() && !"*?[]{}\\".contains(c)
     };
@@ -141,7 +142,7 @@ mod tests {
         engine().suggest_rule(&tools(), "run_command", CallKind::Command, &command(line))
     }
 
-    /// Returns the pattern that is suggested for a command line.
+    /// Returns the pattern suggested for a command line.
     fn pattern(line: &str) -> Option<String> {
         let rule = suggested(line)?;
         let pattern = rule.as_str().strip_prefix("run_command(")?.strip_suffix(')')?;
@@ -172,7 +173,7 @@ mod tests {
         }
     }
 
-    /// What runs a program that its arguments name, discards work or reaches others is allowed as it is only.
+    /// Commands that run a program in their arguments, discard work or affect others are allowed only unchanged.
     #[test]
     fn other_commands_are_allowed_as_they_are() {
         for line in [
@@ -227,15 +228,15 @@ mod tests {
         ] {
             assert_eq!(pattern(line), None, "{line:?}");
         }
-        // A rule would not allow it.
+        // A rule would not allow the call.
         let target = CommandTarget::new("make", "", vec!["LD_PRELOAD".to_owned()]);
         let target = [CallTarget::Command(target)];
         let rule = engine().suggest_rule(&tools(), "run_command", CallKind::Command, &target);
         assert!(rule.is_none());
     }
 
-    /// A rule for a line allows that line: not one more program, redirection, word or blank, and not the same text with
-    /// other quotes.
+    /// A rule for a line allows only that line: no further program, redirection, word or blank, and not the same text
+    /// with other quotes.
     #[test]
     fn a_rule_for_a_line_allows_that_line_only() {
         let near = |line: &str| {
@@ -260,7 +261,7 @@ mod tests {
         ] {
             let rule = suggested(line).unwrap();
             assert!(allows(&rule, line) && allows(&rule, &format!(" {line} ")), "{line}");
-            // A rule is about a command in any folder, with harmless variables, and however it is quoted.
+            // A rule matches a command in any folder, with harmless variables, and with any quoting.
             let quoted = format!("'{}'", line.replace(' ', "' '"));
             let is_same = |other: &str| {
                 let before = ["cd /; ", "X=1 ", "env ", "! "];
@@ -273,7 +274,7 @@ mod tests {
         }
     }
 
-    /// An open rule has any arguments, and nothing but arguments.
+    /// An open rule allows any arguments, and nothing else.
     #[test]
     fn an_open_rule_allows_arguments_only() {
         let rule = suggested("cargo test --lib").unwrap();
@@ -317,7 +318,7 @@ mod tests {
         );
     }
 
-    /// The pattern would be another one than the path.
+    /// The path, taken as a pattern, would not match only itself.
     #[test]
     fn no_rule_is_suggested_for_files_whose_path_is_no_pattern() {
         for path in [
@@ -354,7 +355,7 @@ mod tests {
         assert_eq!(rule.as_str(), "mcp_a_b");
     }
 
-    /// A rule that asks or denies goes before one that allows.
+    /// A rule that asks or denies takes precedence over one that allows.
     #[test]
     fn no_rule_is_suggested_that_would_not_help() {
         for (deny, ask) in [(&["run_command(make)"][..], &[][..]), (&[], &["run_command(make)"])] {

@@ -1,4 +1,4 @@
-//! Calls as the policy sees them.
+//! Calls as seen by the policy.
 
 use std::sync::Arc;
 
@@ -19,29 +19,29 @@ pub enum CallKind {
     Delegates,
 }
 
-/// Something that a rule can match.
+/// An object of a call that a rule can match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallTarget {
     /// A file that is read.
     Read(String),
-    /// A folder that is listed, or below which is searched.
+    /// A folder that is listed, or searched with everything below.
     Search(String),
     /// A file that is written.
     Write(String),
     /// A command line.
     Command(CommandTarget),
-    /// What a call names that is no file: a skill, or an agent.
+    /// A name in a call that is not a file: a skill, or an agent.
     Name(String),
 }
 
 impl CallTarget {
-    /// Returns whether it is the input of a command.
+    /// Returns whether the target is the input of a command.
     pub fn is_input(&self) -> bool {
         matches!(self, Self::Command(command) if command.is_input())
     }
 }
 
-/// A parsed command line. Clones share it.
+/// A parsed command line. Clones share the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandTarget {
     env: Arc<[String]>,
@@ -50,8 +50,8 @@ pub struct CommandTarget {
 }
 
 impl CommandTarget {
-    /// Parses a command line that runs in a folder relative to the workspace (empty for the workspace itself), with these
-    /// variables besides the usual ones.
+    /// Parses a command line with the names of variables set for it in addition to the usual ones. It runs in a folder
+    /// relative to the workspace; an empty folder is the workspace itself.
     pub fn new(line: &str, folder: &str, env: Vec<String>) -> Self {
         let line = Arc::new(CommandLine::parse(line, folder));
         Self { env: env.into(), line, is_input: false }
@@ -62,17 +62,17 @@ impl CommandTarget {
         Self { is_input: true, ..Self::new(text, "", Vec::new()) }
     }
 
-    /// Returns whether it is the input of a command, whose meaning only that command knows.
+    /// Returns whether the text is the input of a command, whose meaning only that command knows.
     pub(super) fn is_input(&self) -> bool {
         self.is_input
     }
 
-    /// Returns the command line as it was given.
+    /// Returns the original text of the command line.
     pub fn text(&self) -> &str {
         &self.line.raw
     }
 
-    /// Returns the names of the variables.
+    /// Returns the names of the variables that are set for the command.
     pub(super) fn env(&self) -> &[String] {
         &self.env
     }

@@ -192,7 +192,7 @@ fn variables_do_not_change_what_a_rule_allows() {
     }
 }
 
-/// What no command may do is found where a line can be read in part only.
+/// Forbidden commands are found even in lines that can be parsed only in part.
 #[test]
 fn what_is_forbidden_is_found_in_lines_that_cannot_be_read() {
     let anybody = PolicyCase { mode: ConfirmMode::Yolo, ..PolicyCase::default() };
@@ -232,7 +232,7 @@ fn what_is_forbidden_is_found_in_lines_that_cannot_be_read() {
     assert!(blocked.is_allowed("git log; ls $x"));
 }
 
-/// A denial of some commands is not escaped by computing what is denied.
+/// A denial of some commands is not circumvented by computing the denied command.
 #[test]
 fn what_may_turn_out_to_be_denied_is_not_let_through() {
     let deny = ["run_command(git push*)"];
@@ -276,7 +276,7 @@ fn what_may_turn_out_to_be_denied_is_not_let_through() {
     }
 }
 
-/// Lines in which `touch p` is text alone, piece by piece.
+/// Lines in pieces; in each line, `touch p` is only text.
 const QUOTED_LINES: [&str; 8] = [
     "cat <<'E'¦\n¦touch p¦\n¦E¦\n",
     "cat <<'E'¦\n¦;¦touch p¦\nE¦\n¦E¦\n",
@@ -288,10 +288,10 @@ const QUOTED_LINES: [&str; 8] = [
     "[[ ¦a¦ ]]¦; ¦echo '¦; touch p;¦'",
 ];
 
-/// What is put between these pieces.
+/// Fragments that are inserted between these pieces.
 const FRAGMENTS: &str = "'¦\"¦`¦\\¦\\\n¦\n¦;¦ ¦a¦#¦ #¦$¦$'¦$\"¦${x:-¦\"${x:-¦}¦}\"¦$(¦ $(echo\n¦)¦\n)¦$((¦))¦(¦{¦|¦&&¦\\\"¦\\'¦E¦\nE¦\nE\n¦[[ ¦ ]]¦\t";
 
-/// Returns lines that a wrong parser would read differently.
+/// Returns lines that a wrong parser would interpret differently.
 fn tricky_lines() -> impl Strategy<Value = String> {
     let between: Vec<&str> = FRAGMENTS.split('¦').collect();
     let put = (any::<proptest::sample::Index>(), proptest::sample::select(between));

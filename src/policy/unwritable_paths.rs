@@ -1,4 +1,4 @@
-//! Paths in the workspace that no tool may write.
+//! Paths in the workspace that tools may not write.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use crate::workspace::LinkResolver;
 /// Paths in the workspace that neither tools nor commands may write.
 ///
 /// The user's programs use the hooks and the configuration of git, and the project's settings, outside the sandbox.
-/// Writing them would be a way out of it.
+/// Writing them would be a way out of the sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnwritablePaths {
     paths: Vec<PathBuf>,
-    /// Whether the folders of git repositories are among them, wherever they are.
+    /// Whether the folders of all git repositories are among them.
     has_repositories: bool,
     workspace: PathBuf,
     user_git: UserGitConfig,
-    /// Names, in lower case, of what other programs obey in a folder that the user works in.
+    /// Names, in lower case, of files that other programs obey in a folder that the user works in.
     obeyed: Vec<OsString>,
 }
 
 impl UnwritablePaths {
-    /// Returns what a policy protects, by its name and by where that leads; nothing for a policy that lets commands write
-    /// whatever they like. Looks at files.
+    /// Returns the paths that a policy protects, by name and with links resolved; none for a policy that lets commands
+    /// write anything. Reads the file system.
     pub fn new(policy: &SandboxPolicy) -> Self {
         if policy.mode == SandboxMode::Off {
             return Self::default();
@@ -36,7 +36,7 @@ impl UnwritablePaths {
             let inside = path.strip_prefix(&policy.workspace).ok()?;
             Some(fold_case(&escape_name(inside.as_os_str())))
         });
-        // The workspace itself has an empty path, with which every path begins.
+        // The workspace itself has the empty path, which is a prefix of every path.
         let places = inside.collect();
         Self {
             paths: places,
@@ -47,13 +47,13 @@ impl UnwritablePaths {
         }
     }
 
-    /// Returns whether no tool writes in the folder of a repository, whatever its name is.
+    /// Returns whether tools may not write in the folder of a repository, whatever its name.
     pub fn has_repositories(&self) -> bool {
         self.has_repositories
     }
 
-    /// Returns whether writing a path below the workspace would change one of these: because it is located there,
-    /// or because it leads there and something else would take its place.
+    /// Returns whether writing a path below the workspace would change one of these paths: because it is in one of
+    /// them, or because one of them is below it and would be replaced.
     pub fn contains(&self, path: &str) -> bool {
         let named = Path::new(path);
         let path = fold_case(path);
@@ -65,7 +65,7 @@ impl UnwritablePaths {
             || path.iter().any(|name| self.obeyed.iter().any(|obeyed| name == obeyed))
     }
 
-    /// Returns what git follows in the work trees below the workspace that contain a path.
+    /// Returns the paths that git follows in the work trees below the workspace that contain a path.
     fn followed_around(&self, path: &Path) -> Vec<PathBuf> {
         let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
         let folders = folders.map(|folder| self.workspace.join(folder));
@@ -81,8 +81,8 @@ impl UnwritablePaths {
     }
 }
 
-/// Returns whether a file system may take a name, in lower case, for `.git`: some leave characters out that can't be seen,
-/// or dots and spaces at the end, and some have short names besides.
+/// Returns whether a file system may treat a name, in lower case, as `.git`: some file systems ignore invisible
+/// characters, or dots and spaces at the end, and some also have short names.
 fn may_be_git_folder(name: &str) -> bool {
     let is_hidden = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
     let seen: String = name.chars().filter(|c| !is_hidden(*c)).collect();
@@ -90,7 +90,7 @@ fn may_be_git_folder(name: &str) -> bool {
     seen == ".git" || seen == "git~1"
 }
 
-/// Some file systems take upper and lower case for the same.
+/// Some file systems do not distinguish upper and lower case.
 fn fold_case(path: &str) -> PathBuf {
     path.to_lowercase().into()
 }

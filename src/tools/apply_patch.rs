@@ -1,4 +1,4 @@
-//! `apply_patch`: a patch of any number of files, as a unified diff or in the format `*** Begin Patch`.
+//! `apply_patch`: a patch of any number of files, as a unified diff or in the format of `*** Begin Patch`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
@@ -42,7 +42,7 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
     },
 };
 
-/// Summarizes a call by its only file, or by the number of its files.
+/// Summarizes a call by its file if there is only one, otherwise by the number of files.
 fn summarize(arguments: CallArguments<'_>) -> CallSummary<'_> {
     const HEADERS: &str =
         "+++ |--- |*** Add File: |*** Update File: |*** Delete File: |*** Move to: ";
@@ -72,7 +72,7 @@ struct Arguments {
 
 struct PatchEdit {
     parsed: ParsedPatch,
-    /// The file of a patch that does not name one.
+    /// The file of a patch without file names.
     path: Option<String>,
     delete: FileDeletion,
     /// Empty until the names are resolved.
@@ -168,7 +168,7 @@ impl Edit for PatchEdit {
 struct PatchedFiles<'a> {
     root: &'a WorkspaceRoot,
     files: BTreeMap<RelPath, PatchedFile>,
-    /// Files that the patch renames, so that their names are free.
+    /// Files that the patch renames, so that their old names become free.
     renamed: BTreeSet<RelPath>,
 }
 
@@ -185,11 +185,11 @@ struct PatchedFile {
 struct FileContent {
     bytes: Vec<u8>,
     mode: Option<u32>,
-    /// Whether the patch sets the permissions. Others stay as they are when it is written.
+    /// Whether the patch sets the permissions. If not, they are not changed by writing the file.
     sets_mode: bool,
 }
 
-/// The bits of a mode that a patch has.
+/// The permission bits that a patch can set.
 const PATCH_MODE: u32 = 0o777;
 
 impl FileContent {
@@ -246,7 +246,7 @@ impl PatchedFiles<'_> {
                 let meant = self.existing(&from, meant)?;
                 let bytes = patch_content(&from, &meant.bytes, patch)?;
                 let mut content = meant.patched(bytes, patch.mode);
-                // The other file gets the permissions of this one.
+                // The new file gets the permissions of this one.
                 content.sets_mode |= from != to;
                 let is_itself = from == to && !source.is_touched;
                 if !is_itself && !self.is_free(&to) {
@@ -275,7 +275,7 @@ impl PatchedFiles<'_> {
         Ok(())
     }
 
-    /// Loads a file, and returns its real path.
+    /// Loads a file, and returns its path with links resolved.
     fn load(&mut self, path: &RelPath) -> Result<RelPath, String> {
         let root = self.root;
         let failed = |error| error_hints::describe_missing(root, &error) + ".";
@@ -297,7 +297,8 @@ impl PatchedFiles<'_> {
         Ok(path)
     }
 
-    /// Returns whether another file may get this name: no file has it, or the file that has it is renamed unchanged.
+    /// Returns whether another file may take this name: no file has it, or the file with this name is renamed
+    /// unchanged.
     fn is_free(&self, path: &RelPath) -> bool {
         let file = &self.files[path];
         file.after.is_none() || (!file.is_touched && self.renamed.contains(path))
@@ -337,7 +338,7 @@ fn patch_content(path: &RelPath, content: &[u8], patch: &FilePatch) -> Result<Ve
     let apply = |content: &[u8]| {
         apply_hunks(content, hunks).map_err(|why| describe_failure(path, content, hunks, why))
     };
-    // The patch applies to the decoded text without a byte order mark, unless the patch has the mark too.
+    // The patch is applied to the decoded text without a byte order mark, unless the patch contains the mark.
     let has_mark = hunks.iter().any(Hunk::has_byte_order_mark);
     let text = TextFile::read(content.to_vec()).filter(|text| text.content != content);
     match text.filter(|text| text.encoding.is_wide() || !has_mark) {
@@ -350,7 +351,7 @@ fn patch_content(path: &RelPath, content: &[u8], patch: &FilePatch) -> Result<Ve
     }
 }
 
-/// Describes a hunk whose lines are at `at`, counted from zero, and not at the end of the file where it has to be.
+/// Describes a hunk whose lines are at `at`, counted from zero, instead of at the edge of the file where it has to be.
 fn not_at_edge(hunk: &Hunk, edge: Edge, at: usize) -> String {
     let lines = match hunk.old_lines().len() {
         1 => format!("line {}", at + 1),
@@ -376,7 +377,7 @@ fn not_at_edge(hunk: &Hunk, edge: Edge, at: usize) -> String {
     }
 }
 
-/// Describes why a patch was not applied.
+/// Describes the reason why a patch was not applied.
 fn describe_failure(path: &RelPath, content: &[u8], hunks: &[Hunk], why: PatchError) -> String {
     let (index, why) = match why {
         PatchError::Unchanged => {

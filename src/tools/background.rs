@@ -1,7 +1,7 @@
-//! Commands that run in the background while other calls are made.
+//! Commands that run in the background, beside further calls.
 //!
-//! Each runs on a thread of its own, exactly as one that is waited for: supervised, confined, and cleaned up after. The
-//! [`BackgroundCommands`] of a set of tools end with the run.
+//! Each command runs on its own thread, exactly like one in the foreground: supervised, confined, and cleaned up after.
+//! [`BackgroundCommands`], shared by a set of tools, end with the run.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
@@ -15,8 +15,8 @@ use super::line_log::LineLog;
 use crate::port::{CancellationToken, CommandLife, lock};
 use crate::types::{CallId, ToolStatus, first_line, pluralize};
 
-/// The commands that calls have started in the background. Clones are the same. They are stopped when the last one is
-/// dropped.
+/// The commands that calls have started in the background. Clones share the list. All commands are stopped when the
+/// last clone is dropped.
 #[derive(Clone, Default)]
 pub(super) struct BackgroundCommands(Arc<CommandList>);
 
@@ -30,16 +30,16 @@ struct ListState {
     is_closed: bool,
 }
 
-/// A command that was started in the background.
+/// A command in the background.
 pub(super) struct BackgroundCommand {
-    /// The call that started it.
+    /// The call that started the command.
     pub(super) call: CallId,
     /// The command line.
     pub(super) line: String,
-    /// Whether the run may not end without it.
+    /// Whether the run has to wait for the end of the command.
     is_needed: bool,
     started: Instant,
-    /// Stops it.
+    /// Stops the command.
     cancel: CancellationToken,
     input: Mutex<InputPipe>,
     state: Mutex<CommandState>,
@@ -51,63 +51,63 @@ pub(super) struct BackgroundCommand {
 struct InputPipe {
     /// `None` once closed.
     pipe: Option<io::PipeWriter>,
-    /// Everything that was written.
+    /// All text written so far.
     written: String,
 }
 
-/// The output of a command, and how it ended.
+/// The output of a command, and its end.
 pub(super) struct CommandState {
-    /// Its output and error output.
+    /// Standard output and error output.
     pub(super) log: LineLog,
-    /// How it ended.
+    /// The end; `None` while the command is running.
     pub(super) ending: Option<CommandEnding>,
-    /// Whether the model was shown how it ended.
+    /// Whether the model was shown the end.
     is_end_shown: bool,
 }
 
-/// The commands that the run may not end without, one description each.
+/// The commands whose end the run has to wait for, one description each.
 #[derive(Debug, Default)]
 pub struct NeededWork {
-    /// What still runs.
+    /// Commands that are still running.
     pub running: Vec<String>,
-    /// What has ended without a call that has shown it.
+    /// Commands that have ended without a call that showed the end.
     pub ended: Vec<String>,
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Clone, Debug)]
 pub(super) struct CommandEnding {
-    /// The status of a call that waits for it.
+    /// The status of a call that waits for the command.
     pub(super) status: ToolStatus,
-    /// A description.
+    /// A description of the end, for the model.
     pub(super) text: String,
 }
 
-/// The most commands that run in the background at the same time.
+/// The maximum number of commands that run in the background at the same time.
 const MAX_RUNNING: usize = 8;
 
-/// The most commands whose output is kept after their end.
+/// The maximum number of ended commands whose output is kept.
 const MAX_ENDED: usize = 8;
 
-/// The most bytes that are written to the input of a command in total.
+/// The maximum number of bytes written to the input of a command in total.
 pub(super) const MAX_WRITTEN: usize = 64 << 10;
 
-/// How many of the last lines of a command are reported with its end.
+/// The number of last lines of the output that are reported with the end of a command.
 const REPORTED_LINES: u64 = 5;
 
-/// How many bytes of each of these lines are reported.
+/// The maximum size of each of these lines, in bytes.
 const MAX_REPORTED_LINE: usize = 500;
 
-/// How long a command that is stopped may take to end: it is killed earlier.
+/// The time limit for a stopped command to end; it is killed earlier.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl BackgroundCommands {
-    /// Starts a command with a log of its output on a thread, which gets the command and the token that stops it, and
-    /// returns how it ended.
+    /// Starts a command on a thread, with a log of its output. The thread's function gets the command and the token
+    /// that stops it, and returns the end of the command.
     ///
     /// # Errors
     ///
-    /// Fails with a message for the model when too many run.
+    /// Fails with a message for the model when too many commands are running.
     pub(super) fn start(
         &self,
         call: &CallId,
@@ -159,11 +159,11 @@ impl BackgroundCommands {
         Ok(command)
     }
 
-    /// Returns the command that a call has started.
+    /// Returns the command that was started by a call.
     ///
     /// # Errors
     ///
-    /// Fails with a message for the model that names those that there are.
+    /// Fails with a message for the model that names the existing commands.
     pub(super) fn find(&self, call: &str) -> Result<Arc<BackgroundCommand>, String> {
         let list = lock(&self.0.0);
         if let Some(command) = list.commands.iter().find(|command| command.call.as_str() == call) {
@@ -181,8 +181,8 @@ impl BackgroundCommands {
         ))
     }
 
-    /// Waits for the commands that were declared as needed, at most this long, and until the call that waits is cancelled.
-    /// Each end that no call has shown is returned once.
+    /// Waits for the commands that were declared as needed, at most for the given time, and until the waiting call is
+    /// cancelled. An end that no call has shown is returned once.
     pub(super) fn wait_for_needed(&self, most: Duration, cancel: &CancellationToken) -> NeededWork {
         let until = Instant::now() + most;
         let list = lock(&self.0.0);
@@ -194,7 +194,7 @@ impl BackgroundCommands {
         }
         let mut work = NeededWork::default();
         if cancel.is_cancelled() {
-            // No one sees what is returned.
+            // The result of a cancelled call is not used.
             return work;
         }
         for command in &needed {
@@ -214,7 +214,7 @@ impl BackgroundCommands {
         work
     }
 
-    /// Stops all commands, starts no more, and waits at most this long for their end.
+    /// Stops all commands, prevents further ones, and waits for their end, at most for the given time.
     pub(super) fn close(&self, most: Duration) {
         let until = Instant::now() + most;
         let commands = self.0.close();
@@ -250,7 +250,7 @@ impl Drop for CommandList {
 }
 
 impl CommandState {
-    /// Returns how the command ended, for the model, if it has ended.
+    /// Returns the end of the command, if it has ended, and records that the model was shown it.
     pub(super) fn show_end(&mut self) -> Option<CommandEnding> {
         self.is_end_shown |= self.ending.is_some();
         self.ending.clone()
@@ -258,7 +258,7 @@ impl CommandState {
 }
 
 impl BackgroundCommand {
-    /// Returns whether it has ended, and the run can end without what its end was.
+    /// Returns whether the command has ended and the run can end without reporting that.
     fn can_be_dropped(&self) -> bool {
         let state = self.state();
         state.ending.is_some() && (state.is_end_shown || !self.is_needed)
@@ -272,12 +272,12 @@ impl BackgroundCommand {
         lock(&self.state)
     }
 
-    /// Returns how long ago it was started.
+    /// Returns the time since the start.
     pub(super) fn age(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Returns the beginning of its command line.
+    /// Returns the beginning of the command line.
     pub(super) fn short_line(&self) -> String {
         format!("`{}`", first_line(&self.line, 80))
     }
@@ -288,15 +288,15 @@ impl BackgroundCommand {
         self.changed.notify_all();
     }
 
-    /// Waits until the state fulfills a condition, at most until a moment. Returns whether it does. Ends early when the
-    /// call that waits is cancelled.
+    /// Waits until the state fulfills a condition, at most until the given time. Returns whether it does. Returns early
+    /// when the waiting call is cancelled.
     pub(super) fn wait_until(
         &self,
         until: Option<Instant>,
         cancel: Option<&CancellationToken>,
         mut is_reached: impl FnMut(&mut CommandState) -> bool,
     ) -> bool {
-        /// How often a cancellation is looked for.
+        /// The interval at which cancellation is checked.
         const INTERVAL: Duration = Duration::from_millis(50);
 
         let mut state = self.state();
@@ -314,18 +314,18 @@ impl BackgroundCommand {
         }
     }
 
-    /// Terminates it, and waits until it has ended with everything that it started.
+    /// Terminates the command, and waits until everything that it started has ended.
     pub(super) fn stop(&self) {
         self.cancel.cancel();
         self.wait_until(Some(Instant::now() + STOP_TIMEOUT), None, |state| state.ending.is_some());
     }
 
-    /// Returns everything that was written to its input.
+    /// Returns all text written to the input.
     pub(super) fn written(&self) -> String {
         lock(&self.input).written.clone()
     }
 
-    /// Writes to its input, at most for this long. Returns how many bytes it was given.
+    /// Writes to the input, at most for the given time. Returns the number of bytes written.
     ///
     /// # Errors
     ///
@@ -361,13 +361,13 @@ impl BackgroundCommand {
         Ok(done)
     }
 
-    /// Closes its input.
+    /// Closes the input.
     pub(super) fn close_input(&self) {
         lock(&self.input).pipe = None;
     }
 }
 
-/// Records how a command ended, also if its thread panics.
+/// Records the end of a command, even if its thread panics.
 struct EndGuard<'a> {
     command: &'a BackgroundCommand,
     life: Option<Arc<CommandLife>>,
@@ -381,7 +381,7 @@ impl Drop for EndGuard<'_> {
             text: "its thread broke down".to_owned(),
         });
         self.command.close_input();
-        // Reported first, so that no call sees the end of a command that the run still waits for.
+        // The run is notified first, so that no call sees the end of a command that the run still waits for.
         self.life = None;
         let mut state = self.command.state();
         state.log.finish();

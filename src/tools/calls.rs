@@ -1,4 +1,5 @@
-//! What the built-in tools share: a tool made of a function, and calls that read or change files of the workspace.
+//! Shared parts of the built-in tools: tools built from functions, and calls that read or change files of the
+//! workspace.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::port::ToolSpec;
 use crate::types::CallAccess;
 use crate::workspace::{FileError, RelPath, WorkspaceRoot};
 
-/// A tool made of a function that parses its arguments.
+/// A tool built from a function that parses its arguments.
 struct BuiltTool {
     spec: ToolSpec,
     prepare: Box<PrepareFn>,
@@ -32,7 +33,7 @@ impl Tool for BuiltTool {
     }
 }
 
-/// Returns a tool that turns its arguments into a call.
+/// Returns a tool built from a function that turns its arguments into a call.
 pub(super) fn build_tool<A: DeserializeOwned + JsonSchema, C: ToolInvocation + 'static>(
     name: &str,
     description: &str,
@@ -47,7 +48,7 @@ pub(super) fn build_tool<A: DeserializeOwned + JsonSchema, C: ToolInvocation + '
 }
 
 impl BuildContext<'_> {
-    /// Returns the workspace with a guard that checks the policy again for the real path of each file.
+    /// Returns the workspace with a guard that also checks the policy for the real path of each file.
     pub(super) fn guarded_root(&self, tool: &'static str) -> WorkspaceRoot {
         let guard = ToolAccessGuard { tool, policy: Arc::clone(&self.policy) };
         self.root.with_guard(Arc::new(guard))
@@ -59,7 +60,7 @@ impl BuildContext<'_> {
     }
 }
 
-/// Returns the path of an argument; by default the workspace.
+/// Returns the path in an argument; the workspace if it is missing.
 pub(super) fn resolve(root: &WorkspaceRoot, path: Option<&str>) -> Result<RelPath, String> {
     root.resolve(path.unwrap_or(".")).map_err(|error| error.to_string())
 }
@@ -68,13 +69,13 @@ pub(super) fn resolve(root: &WorkspaceRoot, path: Option<&str>) -> Result<RelPat
 pub(super) struct ReadCall {
     pub root: WorkspaceRoot,
     pub path: RelPath,
-    /// How rules match the path.
+    /// The kind of target that rules match the path with.
     pub target: fn(String) -> CallTarget,
     pub summary: String,
     pub read: Box<ReadFn>,
 }
 
-/// What a call reads.
+/// The function that reads for a call.
 type ReadFn =
     dyn FnOnce(&WorkspaceRoot, &RelPath, &CallContext<'_>) -> Result<ToolOutput, FileError> + Send;
 
@@ -84,7 +85,7 @@ impl ToolInvocation for ReadCall {
     }
 
     fn access(&self) -> CallAccess {
-        // The empty path is the whole workspace.
+        // The empty path stands for the whole workspace.
         CallAccess::read(&if self.path.is_root() { String::new() } else { self.path.to_string() })
     }
 
@@ -108,7 +109,7 @@ impl ToolInvocation for ReadCall {
     }
 }
 
-/// A change of files, as the arguments of a call describe it.
+/// A change of files, as described by the arguments of a call.
 pub(super) trait Edit: Send {
     /// Resolves the arguments against the file system.
     ///
@@ -119,7 +120,7 @@ pub(super) trait Edit: Send {
         Ok(())
     }
 
-    /// Returns the files, without duplicates; none if they are not known yet.
+    /// Returns the files, without duplicates; an empty list if they are not known yet.
     fn paths(&self) -> Vec<&RelPath>;
 
     /// Returns a one-line summary for the user.
@@ -140,7 +141,7 @@ pub(super) trait Edit: Send {
 pub(super) struct EditCall<E> {
     pub root: WorkspaceRoot,
     pub edit: E,
-    /// The change, once it is computed.
+    /// The computed change; `None` before planning.
     pub planned: Option<FileEdit>,
 }
 

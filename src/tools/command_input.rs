@@ -58,7 +58,7 @@ struct Call {
     is_last: bool,
 }
 
-/// How long the command may take to read the text.
+/// The time limit for the command to read the text.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl ToolInvocation for Call {
@@ -70,7 +70,8 @@ impl ToolInvocation for Call {
         CallAccess::Exclusive
     }
 
-    /// The text by itself, and as the end of everything that was written: a command may be spread over several calls.
+    /// Returns the text by itself, and at the end of all text written before: a command may be split over several
+    /// calls.
     fn targets(&self) -> Vec<CallTarget> {
         let before = self.commands.find(&self.id).map(|command| command.written());
         let whole =

@@ -75,7 +75,7 @@ struct Call {
     capacity: usize,
 }
 
-/// The default number of lines of a page.
+/// The default number of lines in a page.
 const DEFAULT_LINES: u64 = 200;
 
 /// The longest wait, in seconds.
@@ -109,7 +109,7 @@ impl ToolInvocation for Call {
                 state.ending.is_some() || !self.until_end && state.log.has_new()
             });
         }
-        // Time has passed for a call that has waited, so that its result is another one than that of the call before.
+        // After a wait, the result reports the time, and so differs from the result of the previous call.
         let has_waited = begun.elapsed() >= SHORT_WAIT;
         self.read(&command, has_waited)
     }

@@ -1,4 +1,4 @@
-//! Descriptions of the built-in tools for other modules; each tool's file has its own.
+//! Descriptions of the built-in tools for other modules; each tool has its own in its file.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::workspace::WorkspaceRoot;
 pub struct BuiltInTool {
     /// The name.
     pub name: &'static str,
-    /// The names of such a tool in other agents, whose rules users may copy.
+    /// The names of similar tools in other agents, from which users may copy rules.
     pub aliases: &'static [&'static str],
     /// The part of a call that rules match.
     pub target: TargetKind,
@@ -28,7 +28,7 @@ pub struct BuiltInTool {
 /// The part of a call that the rules of its tool match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetKind {
-    /// Only the tool itself, which reads what this program has stored.
+    /// Only the tool itself, which reads text stored by this program.
     Tool,
     /// The name of the skill that a call reads.
     Skill,
@@ -40,10 +40,10 @@ pub enum TargetKind {
     Write,
     /// The command line.
     Command,
-    /// A command that an earlier call has started, which the call reads or stops; rules match only the tool itself.
+    /// A command that an earlier call has started, and that the call reads or stops; rules match only the tool itself.
     Running,
-    /// The text that a call writes to such a command. Rules that deny commands also hold for it; those with its own name
-    /// match only the tool itself.
+    /// The text that a call writes to such a command. Rules that deny commands apply to it, too; rules with the tool's
+    /// own name match only the tool itself.
     Input,
 }
 
@@ -54,28 +54,28 @@ pub struct CallArguments<'a>(pub &'a Map<String, Value>);
 /// A summary of the arguments of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallSummary<'a> {
-    /// What the call is about.
+    /// The subject of the call.
     pub subject: Subject<'a>,
-    /// The folder in which it searches.
+    /// The folder of a search.
     pub within: Option<&'a str>,
-    /// What it does with the subject.
+    /// The operation on the subject.
     pub detail: Option<SummaryDetail>,
 }
 
-/// What a call is about.
+/// The subject of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject<'a> {
     /// A path, which is never shortened.
     Path(&'a str),
     /// A number of files.
     Files(usize),
-    /// A command, a pattern or other text.
+    /// A command, a pattern, or other text.
     Text(&'a str),
     /// The text to search for.
     Quoted(&'a str),
 }
 
-/// What a call does with its subject.
+/// The operation of a call on its subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SummaryDetail {
     /// Reads these lines, counted from 1; without `to`, up to the end.
@@ -89,9 +89,9 @@ pub enum SummaryDetail {
     Lines(usize),
     /// Replaces a number of lines.
     Change {
-        /// The number of lines that are replaced.
+        /// The number of replaced lines.
         old: usize,
-        /// The number of lines that replace them.
+        /// The number of replacing lines.
         new: usize,
     },
 }
@@ -106,7 +106,7 @@ pub(super) struct BuildContext<'a> {
 }
 
 impl BuiltInTool {
-    /// Returns what kind of effect its calls have.
+    /// Returns the kind of effect of a call.
     pub fn kind(&self) -> CallKind {
         match self.target {
             TargetKind::Tool
@@ -119,7 +119,7 @@ impl BuiltInTool {
         }
     }
 
-    /// Returns whether it is about commands, so that it is of no use where none may run.
+    /// Returns whether the tool is about commands, and so is useless if commands may not run.
     pub fn is_about_commands(&self) -> bool {
         matches!(self.target, TargetKind::Command | TargetKind::Running | TargetKind::Input)
     }
@@ -131,7 +131,7 @@ impl TargetKind {
         !matches!(self, Self::Tool | Self::Running | Self::Input)
     }
 
-    /// Returns the targets of a call that is written like a rule, `tool(text)`; `None` if a required text is empty.
+    /// Returns the targets of a call in the notation of rules, `tool(text)`; `None` if a required text is empty.
     pub fn parse(self, text: &str) -> Option<Vec<CallTarget>> {
         let target = match self {
             Self::Tool | Self::Running => return text.is_empty().then(Vec::new),
@@ -149,7 +149,7 @@ impl TargetKind {
 }
 
 impl<'a> CallArguments<'a> {
-    /// Returns an argument that is a string.
+    /// Returns a string argument.
     pub fn text(self, name: &str) -> Option<&'a str> {
         self.0.get(name)?.as_str()
     }

@@ -40,9 +40,9 @@ fn similar_names(root: &WorkspaceRoot, path: &RelPath) -> Option<String> {
     (!names.is_empty()).then(|| format!("Did you mean {}?", names.join(" or ")))
 }
 
-/// Describes that a link is not deleted; `None` if the path is not a link.
+/// Describes why a link is not deleted; `None` if the path is not a link.
 ///
-/// Its target, which a change would be made to, is another file.
+/// Changes are made to the target of a link, which is another file.
 pub(super) fn describe_link_deletion(root: &WorkspaceRoot, path: &RelPath) -> Option<String> {
     (root.link_kind(path).ok()? == FileKind::Link).then(|| {
         let is_to_file = root.kind(path).is_ok_and(|kind| kind == FileKind::File);
@@ -59,7 +59,7 @@ pub(super) fn describe_link_deletion(root: &WorkspaceRoot, path: &RelPath) -> Op
     })
 }
 
-/// Describes that non-ASCII text cannot be added to a file.
+/// Describes why non-ASCII text cannot be added to a file.
 pub(super) fn describe_encoding_conflict(path: &RelPath) -> String {
     format!(
         "'{path}' is not UTF-8, and its encoding is not known; characters beyond ASCII would damage it. Keep to ASCII, or \

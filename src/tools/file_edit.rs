@@ -13,14 +13,14 @@ use crate::workspace::{
 /// The maximum size of a file to be edited, in bytes.
 pub(super) const MAX_FILE_SIZE: u64 = 64 << 20;
 
-/// A change of one or more files that is made as a whole.
+/// A change of one or more files that is applied as a whole.
 #[derive(Default)]
 pub(super) struct FileEdit {
     changes: Vec<BatchedChange>,
     reports: Vec<FileChange>,
-    /// The contents before, which a diff is made of.
+    /// The original contents, for the diff.
     originals: Vec<Option<Vec<u8>>>,
-    /// What the result says after the changes.
+    /// A remark for the result.
     pub remark: Option<String>,
 }
 
@@ -51,7 +51,7 @@ impl FileEdit {
         self.changes.push(BatchedChange { path, before: before.map(sha256), after, mode });
     }
 
-    /// Returns the intent, by which a resume detects whether the change was made, and the changed files.
+    /// Returns the changed files, and the intent, with which a resumed run detects whether the change was made.
     pub(super) fn plan(&self) -> CallPlan {
         let image = |change: &BatchedChange| FileDigests {
             path: (&change.path).into(),
@@ -70,7 +70,7 @@ impl FileEdit {
         self.changes.iter().zip(&self.originals).map(diff).collect()
     }
 
-    /// Makes the change and reports it.
+    /// Makes the change, and returns the result of the call.
     pub(super) fn apply(self, root: &WorkspaceRoot) -> ToolOutput {
         let linked: Vec<RelPath> =
             self.changes.iter().filter_map(|change| linked(root, change)).collect();
@@ -93,15 +93,15 @@ impl FileEdit {
     }
 }
 
-/// Returns the file that a change replaces if it has other hard links.
+/// Returns the file that a change replaces, if it has other hard links.
 fn linked(root: &WorkspaceRoot, change: &BatchedChange) -> Option<RelPath> {
     change.after.as_ref()?;
     let meta = root.open_file(&change.path).ok()?.file.metadata().ok()?;
     (meta.nlink() > 1).then(|| change.path.clone())
 }
 
-/// Describes that the other hard links of a file keep its old content. No change is written through a hard link, since
-/// another link may be outside the workspace.
+/// Describes that the other hard links of a file keep the old content. Changes are not written through hard links,
+/// since another link may be outside the workspace.
 fn unlinked(path: &RelPath) -> String {
     format!(
         "{path} had other names (hard links), which keep the old content: {path} is a separate file now."
@@ -118,8 +118,8 @@ fn describe_change(change: &FileChange) -> String {
     }
 }
 
-/// Returns how many lines the shortest diff adds and removes. If that takes too long to compute, counts every line
-/// between the common beginning and the common end.
+/// Returns the numbers of lines that the shortest diff adds and removes. If that takes too long to compute, all lines
+/// between the common beginning and the common end are counted.
 fn count_changed_lines(before: Option<&[u8]>, after: Option<&[u8]>) -> (u64, u64) {
     let before: Vec<&[u8]> = split_lines(before.unwrap_or_default());
     let after: Vec<&[u8]> = split_lines(after.unwrap_or_default());

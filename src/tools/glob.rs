@@ -12,7 +12,7 @@ const MAX_BRACE_DEPTH: usize = 8;
 ///
 /// # Errors
 ///
-/// Fails if the pattern is invalid, too long or nested too deeply, which would overflow the stack.
+/// Fails if the pattern is invalid, too long, or nested too deeply, which would overflow the stack.
 pub(super) fn compile_glob(pattern: &str) -> Result<GlobMatcher, String> {
     let mut depth = 0_usize;
     for char in pattern.chars() {

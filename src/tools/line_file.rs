@@ -1,4 +1,4 @@
-//! Lines of a growing output in a file, of which any can be read.
+//! The lines of a growing output in a file, from which any line can be read.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write as _};
@@ -10,23 +10,23 @@ use crate::exec::OutputSpool;
 #[derive(Debug)]
 pub(super) struct LineFile {
     file: File,
-    /// What is not written yet.
+    /// Bytes that are not written yet.
     buffer: Vec<u8>,
-    /// The most bytes of all lines.
+    /// The maximum number of bytes of all lines.
     limit: u64,
-    /// The bytes of all lines.
+    /// The number of bytes of all lines.
     bytes: u64,
     lines: u64,
     /// The positions of the first line and of every [`STRIDE`]th line after it.
     positions: Vec<u64>,
-    /// Whether it takes no more lines.
+    /// Whether further lines are dropped: the limit is reached, or writing has failed.
     is_full: bool,
 }
 
-/// The lines from one recorded position to the next.
+/// The number of lines between recorded positions.
 const STRIDE: u64 = 256;
 
-/// The most bytes that are not written yet. Lines that are read are farther back.
+/// The maximum number of unwritten bytes. Lines are read only from farther back.
 const MAX_BUFFER: usize = 64 << 10;
 
 impl LineFile {
@@ -34,7 +34,7 @@ impl LineFile {
     ///
     /// # Errors
     ///
-    /// Fails if it can't be created.
+    /// Fails if the file can't be created.
     pub(super) fn create(spool: &OutputSpool) -> io::Result<Self> {
         Ok(Self {
             file: (spool.open)()?,
@@ -55,7 +55,7 @@ impl LineFile {
         }
         if self.bytes + size > self.limit {
             self.is_full = true;
-            // No later line writes these.
+            // No later line will cause these bytes to be written.
             return self.flush();
         }
         if self.lines.is_multiple_of(STRIDE) {
@@ -73,14 +73,14 @@ impl LineFile {
     fn flush(&mut self) {
         if let Err(error) = self.file.write_all(&self.buffer) {
             log::debug!("the output of a command in the background can't be stored: {error}");
-            // The session needs the space more.
+            // The session needs the disk space more than the output.
             let _ = self.file.set_len(0);
             (self.lines, self.is_full) = (0, true);
         }
         self.buffer.clear();
     }
 
-    /// Returns the written lines from one on, counted from 1.
+    /// Returns the written lines beginning with line `first`, counted from 1.
     pub(super) fn lines_from(&self, first: u64) -> impl Iterator<Item = String> + '_ {
         let index = first.saturating_sub(1);
         let position = usize::try_from(index / STRIDE).ok();
@@ -92,7 +92,7 @@ impl LineFile {
     }
 }
 
-/// Reads a file without its common position.
+/// Reads a file without using its shared position.
 struct FileReader<'a> {
     file: &'a File,
     at: u64,

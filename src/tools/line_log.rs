@@ -1,5 +1,5 @@
-//! The numbered lines of a growing output, in bounded memory. Those of standard output and of error output are in the order
-//! in which they were completed.
+//! The numbered lines of a growing output, in bounded memory. Lines of standard output and error output are in the
+//! order in which they were completed.
 
 use std::collections::VecDeque;
 
@@ -8,22 +8,23 @@ use crate::exec::OutputSpool;
 use crate::net::Secrets;
 use crate::types::strip_terminal_codes;
 
-/// The lines of an output: head and tail, and once these are not all, a file with the whole.
+/// The lines of an output: head and tail, and a file with all lines once these two do not hold all of them.
 #[derive(Debug, Default)]
 pub(super) struct LineLog {
     head: Vec<String>,
-    /// The bytes in `head`.
+    /// The number of bytes in `head`.
     head_bytes: usize,
     tail: VecDeque<String>,
     tail_bytes: usize,
-    /// The lines between head and tail.
+    /// The number of lines between head and tail.
     dropped: u64,
     store: LineStore,
-    /// The unfinished lines of both outputs: a line, and so a secret, is not divided by the other output.
+    /// The unfinished lines of both outputs. They are kept apart so that a line, and so a secret in it, is not divided
+    /// by the other output.
     partial: [PartialLine; 2],
-    /// Whether nothing is added any more.
+    /// Whether the output is complete.
     is_over: bool,
-    /// What unfinished lines may be the beginning of.
+    /// Secrets; the beginning of a secret is not shown at the end of an unfinished line.
     secrets: Secrets,
     /// The next line to be read, counted from 1.
     next: u64,
@@ -33,50 +34,51 @@ pub(super) struct LineLog {
 #[derive(Debug, Default)]
 struct PartialLine {
     bytes: Vec<u8>,
-    /// How much of it was read.
+    /// The number of bytes that were read.
     read: usize,
 }
 
-/// The place for lines that memory does not hold.
+/// The store for lines that are not in memory.
 #[derive(Debug, Default)]
 enum LineStore {
-    /// There is none.
+    /// There is no store.
     #[default]
     Unused,
-    /// Nothing is stored yet, since head and tail are all lines.
+    /// Nothing is stored yet: head and tail hold all lines.
     Waiting(OutputSpool),
-    /// The file has all lines, up to its limit.
+    /// The file holds all lines, up to its limit.
     Begun(LineFile),
 }
 
-/// Some lines of an output.
+/// A page of lines of an output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LogPage {
     /// The lines with their line ends.
     pub(super) text: String,
-    /// The first and the last of them, counted from 1; `None` if there are none.
+    /// The numbers of the first and the last line, counted from 1; `None` for no lines.
     pub(super) lines: Option<(u64, u64)>,
-    /// The number of lines of the whole output.
+    /// The number of lines in the whole output.
     pub(super) total: u64,
 }
 
-/// The bytes that are kept of the head.
+/// The size of the head, in bytes.
 const HEAD_BYTES: usize = 128 << 10;
 
-/// The bytes that are kept of the tail.
+/// The size of the tail, in bytes.
 const TAIL_BYTES: usize = 384 << 10;
 
-/// The bytes after which a line is taken to be complete: a secret that it divides would not be masked.
+/// The length at which an unfinished line counts as complete, in bytes: a secret divided there would not be masked.
 const MAX_LINE: usize = 16 << 20;
 
-/// The bytes of an unfinished line that are looked at each time that something is added to it.
+/// The part at the end of an unfinished line that is searched each time the line grows, in bytes.
 const SEARCHED_BYTES: usize = 64 << 10;
 
-/// The longest line that is shown while a command runs: a cut could divide a secret.
+/// The maximum length of a line that is shown while a command runs, in bytes: cutting a longer line could divide a
+/// secret.
 const MAX_SHOWN_LINE: usize = 8 << 10;
 
 impl LineLog {
-    /// Returns an empty log with a place for lines that memory does not hold. Of these secrets no beginning is shown.
+    /// Returns an empty log; `spool` is for lines that are not in memory. No beginning of these secrets is shown.
     pub(super) fn new(spool: OutputSpool, secrets: Secrets) -> Self {
         Self { store: LineStore::Waiting(spool), secrets, ..Self::default() }
     }
@@ -100,7 +102,7 @@ impl LineLog {
         }
     }
 
-    /// Nothing is added any more: unfinished lines are as complete as they get.
+    /// Ends the output: unfinished lines will not be completed.
     pub(super) fn finish(&mut self) {
         self.is_over = true;
     }
@@ -127,7 +129,7 @@ impl LineLog {
         }
     }
 
-    /// Stores all lines in a file, from now on.
+    /// Stores all lines in a file from now on.
     fn begin_file(&mut self) {
         let LineStore::Waiting(spool) = &self.store else { return };
         self.store = match LineFile::create(spool) {
@@ -147,24 +149,24 @@ impl LineLog {
         self.head.len() as u64 + self.dropped + self.tail.len() as u64
     }
 
-    /// Returns whether there is output that was not read yet.
+    /// Returns whether there is unread output.
     pub(super) fn has_new(&self) -> bool {
         let is_unread = |line: &PartialLine| line.bytes.len() > line.read;
         self.complete() >= self.next.max(1) || self.partial.iter().any(is_unread)
     }
 
-    /// Returns the number of lines, with the unfinished ones.
+    /// Returns the number of lines, including unfinished ones.
     fn total(&self) -> u64 {
         self.complete() + self.unfinished_lines().count() as u64
     }
 
-    /// Returns lines from one on, counted from 1, with the unfinished ones at the end.
+    /// Returns the lines beginning with line `first`, counted from 1, and the unfinished ones at the end.
     fn lines_from(&self, first: u64) -> impl Iterator<Item = (u64, String)> {
         let last = (self.complete() + 1..).zip(self.unfinished_lines());
         self.complete_lines_from(first).chain(last.filter(move |(number, _)| *number >= first))
     }
 
-    /// Returns what can be shown of the unfinished lines: without an end that may be the beginning of a secret.
+    /// Returns the visible part of the unfinished lines, without an end that may be the beginning of a secret.
     fn unfinished_lines(&self) -> impl Iterator<Item = String> {
         let shown = |partial: &PartialLine| {
             let mut line = plain_lines(&partial.bytes).join("\n");
@@ -182,7 +184,7 @@ impl LineLog {
         self.partial.iter_mut().for_each(|line| line.read = line.bytes.len());
     }
 
-    /// Returns the complete lines from one on, counted from 1.
+    /// Returns the complete lines beginning with line `first`, counted from 1.
     pub(super) fn complete_lines_from(&self, first: u64) -> impl Iterator<Item = (u64, String)> {
         let begin = self.head.len() as u64 + 1;
         let end = begin + self.dropped;
@@ -202,7 +204,7 @@ impl LineLog {
         self.partial.iter().filter(|line| !line.bytes.is_empty()).map(PartialLine::end)
     }
 
-    /// Returns this many of the last complete lines and the unfinished ones, for the user.
+    /// Returns the given number of last complete lines, and the unfinished ones, for the user.
     pub(super) fn preview(&self, lines: u64) -> String {
         let shown = |line: String, bytes: usize| match bytes > MAX_SHOWN_LINE {
             true => format!("[a line of {bytes} bytes]"),
@@ -218,8 +220,8 @@ impl LineLog {
         complete.chain(last).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns this many of the last lines, at most `capacity` bytes of each, with notes in place of what is left out. Marks
-    /// nothing as read.
+    /// Returns the given number of last lines, at most `capacity` bytes of each, with notes in place of omitted text.
+    /// Marks nothing as read.
     pub(super) fn last_lines(&self, lines: u64, capacity: usize) -> String {
         let total = self.total();
         let omitted = total.saturating_sub(lines);
@@ -233,7 +235,8 @@ impl LineLog {
         text
     }
 
-    /// Passes all lines on with their line ends, with notes in place of those that are not stored, and marks them as read.
+    /// Passes all lines to `out` with their line ends, with notes in place of lines that are not stored. Marks them as
+    /// read.
     pub(super) fn read_all(&mut self, out: &mut dyn FnMut(&[u8])) {
         let mut expected = 1;
         for (number, mut line) in self.lines_from(1) {
@@ -248,7 +251,8 @@ impl LineLog {
         self.mark_unfinished();
     }
 
-    /// Returns at most `limit` lines in at most `capacity` bytes: those from `first` on, or those that were not read yet.
+    /// Returns at most `limit` lines in at most `capacity` bytes, beginning with line `first` or with the first unread
+    /// line.
     pub(super) fn read(&mut self, first: Option<u64>, limit: u64, capacity: usize) -> LogPage {
         let first = first.unwrap_or(self.next).max(1);
         let (mut text, mut lines, mut expected) = (String::new(), None, first);
@@ -279,13 +283,13 @@ impl LineLog {
 }
 
 impl PartialLine {
-    /// Returns its end, in which something is looked for.
+    /// Returns the end of the line, which is searched for patterns.
     fn end(&self) -> String {
         plain_lines(&self.bytes[self.bytes.len().saturating_sub(SEARCHED_BYTES)..]).join("\n")
     }
 }
 
-/// Adds a line, of which at most this many bytes are shown.
+/// Adds a line, shortened to at most the given number of bytes.
 fn push_line(text: &mut String, number: u64, line: &str, most: usize) {
     let shown = super::output_store::first_bytes(line, most);
     text.push_str(shown);
@@ -300,7 +304,7 @@ fn missing_note(lines: u64) -> String {
     format!("[... {lines} lines are not stored ...]\n")
 }
 
-/// Returns lines without control codes. A line that was written over, as by a progress bar, is several.
+/// Returns lines without control codes. An overwritten line, such as a progress bar, becomes several lines.
 fn plain_lines(bytes: &[u8]) -> Vec<String> {
     let text = strip_terminal_codes(&String::from_utf8_lossy(bytes));
     text.trim_end_matches('\n').split('\n').map(str::to_owned).collect()
@@ -332,7 +336,7 @@ mod tests {
         assert_eq!(log.read(Some(2), 1, 1_000).text, "two\n");
     }
 
-    /// Neither before the rest of it has come, nor when the rest never comes.
+    /// The beginning of a secret is shown neither before its rest arrives, nor if the rest never arrives.
     #[test]
     fn an_unfinished_line_shows_no_beginning_of_a_secret() {
         let secrets = Secrets::from_values(["geheim-123456", "geheim-123456-and-more"]);
@@ -356,7 +360,7 @@ mod tests {
         assert_eq!(log.read(None, 9, 1_000).text, "geheim-14\n");
     }
 
-    /// Otherwise a secret in it would not be masked.
+    /// In a divided line, a secret would not be masked.
     #[test]
     fn a_line_is_not_divided_by_error_output() {
         let mut log = log("");
@@ -414,7 +418,7 @@ mod tests {
         assert!(page.text.contains("lines are not stored ...]\nline "), "{}", page.text);
     }
 
-    /// Returns a log of numbered lines that stores this many bytes.
+    /// Returns a log of numbered lines that stores at most the given number of bytes.
     fn stored(lines: u64, limit: u64) -> LineLog {
         let mut log = LineLog::new(
             OutputSpool { open: Arc::new(tempfile::tempfile), limit },

@@ -1,12 +1,12 @@
 //! The built-in tools and the registry through which a model calls them.
 //!
-//! A tool implements [`Tool`]; library users add theirs in the same way. The [`ToolRegistry`] is the toolbox of a run: every
-//! call goes through it in the same order: its arguments are parsed, the [policy](crate::policy) decides, the change is planned,
-//! the user confirms it if required, and then it runs. A result that is too long is shortened for the model, and its full
-//! text is kept in an [`OutputStore`].
+//! A tool implements [`Tool`]; library users add theirs in the same way. The [`ToolRegistry`] is the toolbox of a run.
+//! Every call goes through it in the same order: its arguments are parsed, the [policy](crate::policy) decides, the
+//! change is planned, the user confirms it if required, and then the call runs. A result that is too long is shortened
+//! for the model, and its full text is kept in an [`OutputStore`].
 //!
-//! Each tool has a file of its own, with its [`BuiltInTool`]; [`standard_tools`] returns them in the order in which the
-//! model sees them.
+//! Each tool has its own file with its [`BuiltInTool`]; [`standard_tools`] returns the tools in the order of their
+//! descriptions for the model.
 //!
 //! # The tools of a run
 //!
@@ -109,7 +109,7 @@ use crate::exec::Supervisor;
 use crate::policy::{CallTarget, PermissionRules, PolicyEngine, RuleError, RuleTools};
 use crate::workspace::{AccessGuard, AccessMode, RelPath, WorkspaceRoot};
 
-/// Checks which files a tool may access, by their real paths.
+/// Checks by their real paths whether a tool may access files.
 struct ToolAccessGuard {
     tool: &'static str,
     policy: Arc<PolicyEngine>,
@@ -134,7 +134,7 @@ impl AccessGuard for ToolAccessGuard {
     }
 }
 
-/// The built-in tools, in the order in which the model sees them.
+/// The built-in tools, in the order of their descriptions for the model.
 pub static BUILT_IN: [BuiltInTool; 15] = [
     read_file::TOOL,
     write_file::TOOL,
@@ -158,7 +158,7 @@ pub fn describe(name: &str) -> Option<&'static BuiltInTool> {
     BUILT_IN.iter().find(|tool| tool.name == name)
 }
 
-/// Returns the tools whose rules are about more than their own calls, as they describe themselves.
+/// Returns the tools whose rules apply to more than their own calls, according to their descriptions.
 pub fn rule_tools() -> RuleTools {
     let with = |target: TargetKind| {
         let tools = BUILT_IN.iter().filter(|tool| tool.target == target);
@@ -171,7 +171,7 @@ pub fn rule_tools() -> RuleTools {
     }
 }
 
-/// Reads permission rules for the built-in tools.
+/// Parses permission rules for the built-in tools.
 ///
 /// # Errors
 ///
@@ -184,7 +184,7 @@ pub fn permission_rules<T: AsRef<str>>(
     PermissionRules::parse(&rule_tools(), deny, ask, allow)
 }
 
-/// Returns the built-in tools that the settings include, without `read_output`, which the registry adds.
+/// Returns the built-in tools that the settings include, except `read_output`, which the registry adds.
 pub fn standard_tools(
     root: &WorkspaceRoot,
     supervisor: &Supervisor,
@@ -219,7 +219,7 @@ mod tests {
     fn the_rules_of_some_tools_are_about_commands_and_files() {
         let RuleTools { command, read, write } = rule_tools();
         assert!(command.contains(&"run_command") && read.contains(&"read_file"));
-        // The first one is about redirections, too.
+        // The rules of the first tool apply to redirections, too.
         assert_eq!(write[..2], ["write_file", "edit_file"]);
     }
 }

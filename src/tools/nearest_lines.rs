@@ -1,14 +1,14 @@
-//! Finds the lines of a file that are most similar to a text that was not found in it.
+//! Finds the lines of a file that are most similar to a text that does not occur in it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The maximum number of lines that are shown.
+/// The maximum number of shown lines.
 const MAX_SHOWN_LINES: usize = 12;
 
-/// The part of a file that is searched.
+/// The number of lines of a file that are searched.
 const MAX_SEARCHED_LINES: usize = 20_000;
 
-/// The first lines of a wanted text, which are compared at each position.
+/// The number of lines of a wanted text that are compared at each position.
 const MAX_COMPARED_LINES: usize = 200;
 
 /// Describes the lines that are most similar to a wanted text.
@@ -39,7 +39,7 @@ fn nearest(lines: &[&str], wanted: &[&str]) -> Option<(usize, bool)> {
     let count = |start: usize| {
         compared.iter().zip(&lines[start..]).filter(|(a, b)| a.is_some() && a == b).count()
     };
-    // The first of equally good positions.
+    // Of equally good positions, the first one is used.
     let best = (0..lines.len())
         .map(|start| (count(start), start))
         .max_by_key(|(n, at)| (*n, usize::MAX - at))?;
@@ -48,7 +48,7 @@ fn nearest(lines: &[&str], wanted: &[&str]) -> Option<(usize, bool)> {
     (matching >= needed).then(|| (start, lines[start..].starts_with(&wanted)))
 }
 
-/// Returns the hash of a line without its white space; `None` if there is nothing else.
+/// Returns the hash of a line without its white space; `None` for a blank line.
 fn hash_line(line: &str) -> Option<u64> {
     let text: String = line.split_whitespace().collect();
     let mut hasher = DefaultHasher::new();
@@ -81,7 +81,7 @@ mod tests {
         );
     }
 
-    /// Without a limit, it compares 400 million lines.
+    /// Without the limit, 400 million lines would be compared.
     #[test]
     fn many_wanted_lines_are_compared_in_a_short_time() {
         let file: String = (0..20_000).map(|n| format!("line  {n}\n")).collect();

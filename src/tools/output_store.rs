@@ -1,4 +1,4 @@
-//! Storage of results that are too long for the model, and how they are shortened.
+//! Storage of results that are too long for the model, and the shortening of results.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -11,7 +11,7 @@ use crate::port::lock;
 use crate::types::{CallId, Sha256Digest};
 use crate::workspace::{LinePage, LinePosition, read_line_page};
 
-/// Writes a text.
+/// A function that writes a text.
 pub type TextWriter<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 
 /// Stores the full text of shortened results.
@@ -20,36 +20,36 @@ pub trait OutputStore: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// Fails if it can't be stored.
+    /// Fails if the text can't be stored.
     fn store(&self, call: &CallId, text: Arc<str>) -> io::Result<Option<Sha256Digest>>;
 
-    /// Does the same as a function writes the text, in bounded memory.
+    /// Stores a text like [`store`](Self::store), but while a function writes it, in bounded memory.
     ///
     /// # Errors
     ///
-    /// Fails if it can't be stored, or the function fails.
+    /// Fails if the text can't be stored, or the function fails.
     fn store_written(
         &self,
         call: &CallId,
         write: TextWriter<'_>,
     ) -> io::Result<Option<Sha256Digest>>;
 
-    /// Returns a new file for output until its text is stored. It is removed when it is closed.
+    /// Returns a new file for output whose text is not stored yet. The file is removed when it is closed.
     ///
     /// # Errors
     ///
-    /// Fails if it can't be created.
+    /// Fails if the file can't be created.
     fn open_spool(&self) -> io::Result<File> {
         tempfile::tempfile()
     }
 
-    /// Returns at most `lines` lines of the stored text of a call, from a position on; `None` if nothing is stored.
-    /// Implementations may return fewer lines if these are long.
+    /// Returns at most `lines` lines of the stored text of a call, beginning at a position; `None` if nothing is
+    /// stored. Implementations may return fewer lines if these are long.
     fn page(&self, call: &CallId, first: LinePosition, lines: u64) -> Option<LinePage>;
 }
 
-/// Stores texts in memory, and those that are written piece by piece in temporary files; the oldest are dropped when the
-/// capacity is exceeded.
+/// Stores texts in memory, and texts that are written piece by piece in temporary files. The oldest texts are dropped
+/// when the capacity is exceeded.
 #[derive(Debug)]
 pub struct MemoryOutputStore {
     capacity: usize,
@@ -62,7 +62,7 @@ enum StoredText {
     File(File),
 }
 
-/// The most texts in files.
+/// The maximum number of texts in files.
 const MAX_FILES: usize = 8;
 
 /// The number of lines that a shortened text keeps from the beginning.
@@ -142,8 +142,8 @@ pub(super) fn bytes_for_tokens(tokens: u64) -> Option<usize> {
 
 /// Shortens a text to a number of bytes, with a note about the omitted part; `None` if it is short enough.
 ///
-/// The first 40 and the last 20 lines are kept. If these are too long, their middle is omitted. What the text itself
-/// omits is counted.
+/// The first 40 and the last 20 lines are kept. If these are too long, their middle is omitted. Omissions within the
+/// text itself are included in the note.
 pub(super) fn truncate_text(text: &str, capacity: usize, omissions: &[Omission]) -> Option<String> {
     if text.len() <= capacity {
         return None;
@@ -171,7 +171,7 @@ pub(super) fn truncate_text(text: &str, capacity: usize, omissions: &[Omission])
     Some(format!("{head}{end}[... {omitted} lines omitted ...]\n{tail}"))
 }
 
-/// Cuts out the middle of a text: two thirds of the limit are left for its beginning, one third for its end.
+/// Cuts out the middle of a text: two thirds of the limit remain for its beginning, one third for its end.
 fn cut_middle(text: &str, capacity: usize, omissions: &[Omission]) -> String {
     let head = char_boundary(text, capacity / 3 * 2);
     let tail = char_boundary(text, text.len() - capacity / 3);
@@ -182,7 +182,7 @@ fn cut_middle(text: &str, capacity: usize, omissions: &[Omission]) -> String {
     format!("{}\n[... {omitted} bytes omitted ...]\n{}", &text[..head], &text[tail..])
 }
 
-/// Returns the beginning of a text, at most this many bytes.
+/// Returns the beginning of a text, at most the given number of bytes.
 pub(super) fn first_bytes(text: &str, capacity: usize) -> &str {
     &text[..char_boundary(text, capacity)]
 }

@@ -68,7 +68,7 @@ struct Arguments {
     limit: Option<u64>,
 }
 
-/// Returns the file that a successful call has read, for results that were stored before [`ToolOutput::reads`] existed:
+/// Returns the file that a successful call has read, for results stored before [`ToolOutput::reads`] existed: then
 /// `read_file` was the only tool whose calls counted as reads.
 pub fn implied_read(call: &ToolCall) -> Option<Arc<str>> {
     let is_read = *call.name == *NAME;
@@ -76,37 +76,37 @@ pub fn implied_read(call: &ToolCall) -> Option<Arc<str>> {
     Some(arguments.get("path")?.as_str()?.trim_start_matches("./").into())
 }
 
-/// What a call reads of a file.
+/// The part of a file that a call reads.
 pub(super) struct PageRequest {
     /// The first line and the number of lines, if a page is requested.
     pub(super) page: Option<(u64, Option<u64>)>,
     pub(super) budget: Option<usize>,
 }
 
-/// How much of a file is read to find out what it is, in bytes.
+/// The size of the beginning by which the kind of a file is detected, in bytes.
 const BEGINNING: u64 = 8 * 1024;
 
 /// The maximum size of a file that is read as a whole, in bytes.
 const MAX_WHOLE_FILE: u64 = 4 << 20;
 
-/// What is shown in place of the text of an empty file.
+/// The text shown for an empty file.
 const EMPTY_NOTE: &str = "(the file is empty)";
 
-/// What follows the text of a file with unsaved changes.
+/// The note after the text of a file with unsaved changes.
 const UNSAVED_NOTE: &str =
     "\n[with the unsaved changes of the editor; commands see the file as it was saved]";
 
 /// The maximum length of a line in a result, in bytes.
 const MAX_LINE_LENGTH: usize = 16 * 1024;
 
-/// The maximum number of bytes that are read to find a page.
+/// The maximum number of bytes that are searched for a page.
 const MAX_SCAN: u64 = 256 << 20;
 
 /// The maximum size of a UTF-16 file that is loaded, in bytes.
 const MAX_WIDE_FILE: u64 = 64 << 20;
 
 impl PageRequest {
-    /// Reads it.
+    /// Reads the part.
     pub(super) fn read(
         &self,
         root: &WorkspaceRoot,
@@ -148,7 +148,7 @@ impl PageRequest {
         } else if start.is_empty() {
             ToolOutput::ok(EMPTY_NOTE)
         } else if !Encoding::detect(&start).is_wide() {
-            // A small file needs no buffer of its own.
+            // A small file needs no further buffer.
             let is_small = (start.len() as u64) < BEGINNING;
             let rest = BufReader::with_capacity(if is_small { 0 } else { 64 * 1024 }, file);
             self.page(path, start.chain(rest)).map_err(failed)?

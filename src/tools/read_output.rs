@@ -23,7 +23,7 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
     aliases: &[],
     target: TargetKind::Tool,
     summarize: |arguments| Subject::Text(arguments.text("call_id").unwrap_or_default()).into(),
-    // The registry builds it, since it needs the store.
+    // The registry builds the tool, since it needs the store.
     build: |_| None,
 };
 
@@ -49,7 +49,7 @@ struct Call {
     budget: usize,
 }
 
-/// The default number of lines of a page.
+/// The default number of lines in a page.
 const DEFAULT_LINES: u64 = 200;
 
 /// The size of a page in bytes if results are unlimited.
@@ -60,7 +60,7 @@ pub(super) fn page_bytes(budget: Option<usize>) -> usize {
     budget.map_or(DEFAULT_PAGE_BYTES, |budget| budget.saturating_sub(200).max(400))
 }
 
-/// Returns the tool with the maximum size of a page in bytes.
+/// Returns the tool; `budget` is the maximum size of a page in bytes.
 pub(super) fn read_output(results: Arc<dyn OutputStore>, budget: Option<usize>) -> Box<dyn Tool> {
     let budget = page_bytes(budget);
     build_tool(
@@ -115,7 +115,7 @@ impl ToolInvocation for Call {
     }
 }
 
-/// Adds to a page which lines it has, and where to read on if there are more.
+/// Appends a note to a page with its lines, and with the next offset if there are more.
 pub(super) fn end_page(text: &mut String, lines: RangeInclusive<u64>, total: &str, more: bool) {
     if !text.ends_with('\n') {
         text.push('\n');
@@ -128,8 +128,8 @@ pub(super) fn end_page(text: &mut String, lines: RangeInclusive<u64>, total: &st
     text.push(']');
 }
 
-/// Returns the first lines of a page that fit into `capacity` bytes, and their number. A line is cut if it alone does not
-/// fit, or the page has only its beginning; a note says where to read on.
+/// Returns the first lines of a page that fit into `capacity` bytes, and their number. A line is cut if it does not fit
+/// by itself, or if the page has only its beginning; a note then says how to continue.
 fn take_lines(kept: &LinePage, capacity: usize, first: u64) -> (String, u64) {
     let mut page = String::new();
     let mut lines = 0;

@@ -1,4 +1,4 @@
-//! `read_skill`: reads a file of a skill that is outside of the workspace.
+//! `read_skill`: reads a file of a skill outside the workspace.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -61,7 +61,7 @@ struct Arguments {
 
 struct Call {
     skill: SkillFolder,
-    /// `None` for the instructions.
+    /// The requested file; `None` for the instructions.
     path: Option<String>,
     request: PageRequest,
 }
@@ -69,10 +69,10 @@ struct Call {
 /// The file with the instructions of a skill.
 const INSTRUCTIONS: &str = "SKILL.md";
 
-/// The most files of a skill that are named.
+/// The maximum number of named files of a skill.
 const MAX_NAMED_FILES: usize = 50;
 
-/// The most entries of a folder that are looked at.
+/// The maximum number of examined entries of a folder.
 const MAX_ENTRIES: usize = 200;
 
 impl ToolInvocation for Call {
@@ -111,7 +111,7 @@ impl ToolInvocation for Call {
             Err(error) => return ToolOutput::failed(error),
         };
         let mut output = output.unwrap_or_else(ToolOutput::failed);
-        // These are paths of the workspace.
+        // The paths would be taken for paths of the workspace.
         output.reads = Vec::new();
         if path.is_none() && request.page.is_none() {
             output.text += &describe_folder(&skill, &root);
@@ -120,7 +120,7 @@ impl ToolInvocation for Call {
     }
 }
 
-/// Returns what else is in the folder of a skill, and how it is used.
+/// Returns a description of the other files in the folder of a skill, and of their use.
 fn describe_folder(skill: &SkillFolder, root: &WorkspaceRoot) -> String {
     let mut files = Vec::new();
     let mut folders = vec![RelPath::root()];

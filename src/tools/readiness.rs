@@ -1,4 +1,4 @@
-//! When a command in the background is ready.
+//! The readiness of commands in the background.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -9,15 +9,15 @@ use grep_regex::RegexMatcher;
 use super::line_log::LineLog;
 use crate::workspace::{RelPath, WorkspaceRoot};
 
-/// What has to hold for a command to be ready.
+/// The condition under which a command is ready.
 pub(super) enum ReadinessCondition {
-    /// A line of its output matches an expression.
+    /// A line of the output matches an expression.
     Pattern {
-        /// The expression.
+        /// The compiled expression.
         expression: RegexMatcher,
-        /// The expression as it was given.
+        /// The text of the expression.
         text: String,
-        /// The next line to look at.
+        /// The next line to search.
         next: u64,
     },
     /// A TCP port of the machine is open.
@@ -28,24 +28,24 @@ pub(super) enum ReadinessCondition {
         root: WorkspaceRoot,
         /// The file.
         path: RelPath,
-        /// The state of the file before.
+        /// The state of the file before the start.
         before: Option<(u64, u64, i64)>,
     },
 }
 
-/// How the wait for a command ended.
+/// The result of waiting for a command.
 pub(super) enum ReadinessOutcome {
-    /// It is ready, for this reason.
+    /// The command is ready, for this reason.
     Ready(String),
-    /// It has no condition.
+    /// The command has no condition.
     Started,
-    /// It is not ready, for this reason.
+    /// The command is not ready, for this reason.
     NotReady(String),
     /// The wait was cancelled.
     Interrupted,
 }
 
-/// How long a connection to the port may take.
+/// The time limit for connecting to the port.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl ReadinessCondition {
@@ -65,11 +65,11 @@ impl ReadinessCondition {
         Self::File { root: root.clone(), path, before: None }
     }
 
-    /// Begins to watch, before the command starts.
+    /// Begins to watch; to be called before the command starts.
     ///
     /// # Errors
     ///
-    /// Fails with a message if the condition holds already.
+    /// Fails with a message if the condition already holds.
     pub(super) fn begin(self) -> Result<Self, String> {
         match self {
             Self::Port(port) if is_open(port) => Err(format!(
@@ -83,7 +83,7 @@ impl ReadinessCondition {
         }
     }
 
-    /// Returns why the command is ready; `None` if it is not yet.
+    /// Returns the reason why the command is ready; `None` if it is not ready yet.
     pub(super) fn check(&mut self, log: &LineLog) -> Option<String> {
         match self {
             Self::Pattern { expression, text, next } => {
@@ -101,7 +101,7 @@ impl ReadinessCondition {
         }
     }
 
-    /// Returns what is missing.
+    /// Returns a description of the missing condition.
     pub(super) fn describe_missing(&self) -> String {
         match self {
             Self::Pattern { text, .. } => format!("no line of its output matches `{text}`"),

@@ -32,14 +32,14 @@ use crate::workspace::image::{AttachedImages, ImageLimits};
 /// The tools that a model may call, and the policy for their use.
 pub struct ToolRegistry {
     tools: Vec<Arc<dyn Tool>>,
-    /// The tools that a request doesn't describe.
+    /// The tools that are not described in requests.
     deferred: Arc<[DeferredTool]>,
     specs: Arc<[ToolSpec]>,
     settings: ToolSettings,
     gate: Gate,
 }
 
-/// The dependencies of the authorization of a call.
+/// The dependencies for authorizing a call.
 #[derive(Clone)]
 struct Gate {
     policy: Arc<PolicyEngine>,
@@ -50,8 +50,8 @@ struct Gate {
     results: ResultBuilder,
 }
 
-/// State that is shared by the registries of all agents of a run: the used quota, the rules that the user has added at
-/// confirmations, and the calls that a dry run did not make.
+/// State shared by the registries of all agents of a run: the used quota, the rules that the user has added at
+/// confirmations, and the calls that a dry run has skipped.
 #[derive(Clone, Debug, Default)]
 pub struct SharedQuota {
     quota: Arc<Quota>,
@@ -69,8 +69,8 @@ pub struct PlannedCall {
 }
 
 impl ToolRegistry {
-    /// Returns a registry of these tools and `read_output`, in this order. It has no confirmer, and stores long results in
-    /// memory.
+    /// Returns a registry of these tools and `read_output`, in this order. It has no confirmer, and stores long results
+    /// in memory.
     pub fn new(tools: Vec<Box<dyn Tool>>, settings: ToolSettings) -> Self {
         let results: Arc<dyn OutputStore> = Arc::new(MemoryOutputStore::default());
         let gate = Gate {
@@ -107,8 +107,8 @@ impl ToolRegistry {
         self
     }
 
-    /// Returns the registry with those of these tools deferred that the agent may use. Requests have `search_tools` and
-    /// `call_tool` in their place.
+    /// Returns the registry with those of the named tools deferred that the agent may use. Requests describe
+    /// `search_tools` and `call_tool` in their place.
     pub fn with_deferred(mut self, names: &[(Arc<str>, Arc<str>)]) -> Self {
         let specs = self.tools.iter().rev().map(|tool| (&tool.spec().name, tool.spec()));
         let specs: HashMap<&Arc<str>, &ToolSpec> = specs.collect();
@@ -154,13 +154,13 @@ impl ToolRegistry {
         is_for_deferred || self.settings.allows(name)
     }
 
-    /// Returns the registry with notices of these diffs.
+    /// Returns the registry with a setting for the diffs that it shows.
     pub fn with_diffs(mut self, diffs: ShownDiffs) -> Self {
         self.gate.diffs = diffs;
         self
     }
 
-    /// Returns the registry with state that is shared with other registries, or taken from a resumed session.
+    /// Returns the registry with state that is shared with other registries, or restored from a resumed session.
     pub fn with_shared_quota(mut self, quota: SharedQuota) -> Self {
         self.gate.quota = quota;
         self
@@ -172,7 +172,7 @@ impl ToolRegistry {
         self
     }
 
-    /// Returns the registry for a model with these limits for images; `None` if it takes none.
+    /// Returns the registry for a model with these image limits; `None` for a model without image input.
     pub fn with_images(mut self, limits: Option<&'static ImageLimits>) -> Self {
         self.gate.results.images = limits;
         self
@@ -183,8 +183,8 @@ impl ToolRegistry {
         lock(&self.gate.quota.planned).clone()
     }
 
-    /// Waits for what calls have left running and what has to end before the task is done, at most about this long, and
-    /// until the token is cancelled. An end that no call has shown is returned once.
+    /// Waits for work that calls have left running and that has to end before the task is done, about as long as given
+    /// at most, and until the token is cancelled. An end that no call has shown is returned once.
     pub fn wait_for_needed(&self, most: Duration, cancel: &CancellationToken) -> NeededWork {
         let mut all = NeededWork::default();
         for NeededWork { running, ended } in
@@ -197,13 +197,14 @@ impl ToolRegistry {
         all
     }
 
-    /// Ends what calls have left running, since the run is over. Waits at most about this long for its end.
+    /// Ends the work that calls have left running, since the run is over. Waits for its end about as long as given at
+    /// most.
     pub fn finish(&self, most: Duration) {
         self.tools.iter().for_each(|tool| tool.finish(most));
     }
 
-    /// Decides about a call by its arguments alone: no file is read, and the user is not asked. Of a tool that is not among
-    /// these, such as one of a server, only the name is known.
+    /// Decides about a call by its arguments alone: no file is read, and the user is not asked. For a tool that is not
+    /// in the registry, such as one of a server, the decision is based on its name.
     pub fn decide(&self, call: &ToolCall) -> Decision {
         match self.parse(call) {
             Ok((_, invocation)) => {
@@ -260,7 +261,7 @@ impl ToolRegistry {
 }
 
 impl SharedQuota {
-    /// Returns the quota of a run that has already used a part of its limits.
+    /// Returns the shared state of a run that has already used a part of its limits.
     pub fn new(limits: GuardrailLimits, used: QuotaUsage) -> Self {
         Self { quota: Arc::new(Quota::new(limits, used)), ..Self::default() }
     }
@@ -299,14 +300,14 @@ struct RegisteredCall {
     /// The arguments, the text of a JSON object.
     arguments: Arc<str>,
     invocation: Box<dyn ToolInvocation>,
-    /// The decision and the targets for which it was made.
+    /// The decision, and the targets that it was made for.
     decided: Option<(Vec<CallTarget>, Decision)>,
-    /// Whether it is a command that is proved to only read, so that it may run beside other reads.
+    /// Whether the call is a command that provably only reads, so that it may run beside other reads.
     is_proved: bool,
     gate: Gate,
 }
 
-/// How a call may run.
+/// The approval of a call, with the manner in which it runs.
 enum CallApproval {
     Run { intent: CallIntent, reason: Arc<str> },
     DryRun,
@@ -325,7 +326,7 @@ impl PreparedCall for RegisteredCall {
             Decision::Allow { .. } => access,
             // Only one confirmation is shown at a time.
             Decision::Ask { .. } => CallAccess::Exclusive,
-            // It will not run.
+            // A denied call will not run.
             Decision::Deny { .. } => CallAccess::Read([].into()),
         }
     }
@@ -407,7 +408,7 @@ impl RegisteredCall {
         Ok(self.decide())
     }
 
-    /// Decides whether the call may run, and asks the user if that is required.
+    /// Decides whether the call may run, and asks the user if required.
     ///
     /// # Errors
     ///
@@ -454,7 +455,7 @@ impl RegisteredCall {
         Ok(CallApproval::Run { intent, reason: reason.into() })
     }
 
-    /// Returns why a rule that the user has added during the run allows the call.
+    /// Returns the reason for allowing the call by a rule that the user has added during the run.
     fn added_rule(&self, real: &[CallTarget]) -> Option<String> {
         let added = lock(&self.gate.quota.added_rules).clone();
         if added.is_empty() {
@@ -470,7 +471,7 @@ impl RegisteredCall {
         }
     }
 
-    /// Decides about the targets of the call and the real ones.
+    /// Decides about the targets of the call, and about the real ones of its links.
     fn decide_with(&self, engine: &PolicyEngine, real: &[CallTarget]) -> Decision {
         let kind = self.invocation.kind();
         let decision = engine.decide(&self.tool, kind, &self.invocation.targets());
@@ -480,7 +481,7 @@ impl RegisteredCall {
         }
     }
 
-    /// Returns the rule that would allow the call from now on.
+    /// Returns the rule that would allow the call in future.
     fn suggested_rule(&self, real: &[CallTarget]) -> Option<PermissionRule> {
         let (kind, targets) = (self.invocation.kind(), self.invocation.targets());
         let policy = &self.gate.policy;
@@ -489,7 +490,7 @@ impl RegisteredCall {
         matches!(self.decide_with(&engine, real), Decision::Allow { .. }).then_some(rule)
     }
 
-    /// Returns which options would allow the call without a confirmation.
+    /// Returns the options that would allow the call without a confirmation.
     fn how_to_allow(&self, real: &[CallTarget]) -> String {
         let policy = &self.gate.policy;
         let allows = |engine: &PolicyEngine| {
@@ -507,7 +508,7 @@ impl RegisteredCall {
         }
     }
 
-    /// Asks the user. Returns the reason why the call may run.
+    /// Asks the user. Returns the reason for which the call may run.
     fn confirm(
         &self,
         why: &str,
@@ -582,20 +583,20 @@ impl RegisteredCall {
     }
 }
 
-/// Sends a diff to those who watch the run.
+/// Sends a diff to the observers of the run.
 fn notify_diff(call: &CallId, diff: String, scope: &EffectContext) {
     if !diff.is_empty() {
         scope.notify(EffectNotice::Diff { call: call.clone(), diff: diff.into() });
     }
 }
 
-/// Returns the scope of a command with secrets masked in what is shown of its output.
+/// Returns the scope of a command, with secrets masked in the output that is shown.
 fn mask_output(scope: &EffectContext, secrets: &Secrets) -> EffectContext {
     let (outer, secrets) = (scope.clone(), secrets.clone());
     scope.clone().with_messages(move |message| {
         outer.send(match message {
             EffectMessage::Notice(EffectNotice::Output { call, text }) => {
-                // More may follow.
+                // The end may be the beginning of a secret.
                 let shown = &text[..secrets.complete(&text)];
                 let text = secrets.mask(shown.to_owned()).into();
                 EffectMessage::Notice(EffectNotice::Output { call, text })
@@ -611,13 +612,13 @@ struct ResultBuilder {
     results: Arc<dyn OutputStore>,
     budget: Option<usize>,
     secrets: Secrets,
-    /// The limits of the model for images; `None` if it takes none.
+    /// The image limits of the model; `None` for a model without image input.
     images: Option<&'static ImageLimits>,
 }
 
 impl ResultBuilder {
-    /// Masks secrets, and shortens a text that is too long; its full text is stored.
-    /// Images are decoded only until `stop` is cancelled.
+    /// Masks secrets, and shortens a text that is too long; its full text is stored. Images are decoded only until
+    /// `stop` is cancelled.
     fn build(&self, call: &CallId, output: ToolOutput, stop: &CancellationToken) -> ToolResult {
         let ToolOutput {
             status,
@@ -677,7 +678,7 @@ impl ResultBuilder {
             };
         }
         let (attached, has_failed) = AttachedImages::prepare(&images, self.images, stop);
-        // The model is to see at once that it got nothing.
+        // The status shows the model that it received nothing.
         let is_failure = has_failed && attached.images.is_empty() && shown.is_empty();
         let status = if is_failure { ToolStatus::Failed } else { status };
         attached.add_lines_to(&mut shown);

@@ -9,27 +9,27 @@ use memchr::memmem;
 pub(super) enum NotReplaced {
     /// The text does not occur.
     Missing,
-    /// The text occurs more than once; the number of occurrences.
+    /// The text occurs more than once, this number of times.
     Ambiguous(usize),
     /// The replacement equals the original.
     Unchanged,
 }
 
-/// Which occurrences are replaced.
+/// The occurrences to replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occurrences {
-    /// The only one; more than one is an error.
+    /// The only occurrence; several are an error.
     One,
-    /// All of them.
+    /// All occurrences.
     All,
 }
 
-/// Replaces `old` by `new`, and returns the new text with the number of replacements. Line ends are not compared: models
-/// write line feeds, and the file keeps its own line ends.
+/// Replaces `old` by `new`, and returns the new text with the number of replacements. Line ends are not compared:
+/// models write line feeds, and the file keeps its own line ends.
 ///
 /// # Errors
 ///
-/// Fails if `old` does not occur, or occurs more than once where one occurrence is expected.
+/// Fails if `old` does not occur, or occurs more than once with [`Occurrences::One`].
 pub(super) fn replace(
     text: &[u8],
     old: &[u8],
@@ -64,12 +64,12 @@ pub(super) fn replace(
     if after == text { Err(NotReplaced::Unchanged) } else { Ok((after, found.len())) }
 }
 
-/// Returns whether `piece` occurs again after `first`, overlapping occurrences included.
+/// Returns whether `piece` occurs again after `first`, including overlapping occurrences.
 fn has_overlapping_match(text: &[u8], piece: &[u8], first: usize) -> bool {
     memmem::find(&text[first + 1..], piece).is_some()
 }
 
-/// Returns whether the lines of an occurrence, or of its surroundings if it is within a line, end with CR LF.
+/// Returns whether the lines of an occurrence end with CR LF; within a line, those of its surroundings.
 fn ends_with_crlf(text: &[u8], from: usize, to: usize) -> bool {
     let first_end =
         |bytes: &[u8]| memchr::memchr(b'\n', bytes).map(|end| end > 0 && bytes[end - 1] == b'\r');
@@ -81,9 +81,9 @@ fn ends_with_crlf(text: &[u8], from: usize, to: usize) -> bool {
         .unwrap_or(false)
 }
 
-/// Maps positions in a text with LF line ends to the original.
+/// Maps positions in a text with LF line ends to positions in the original.
 struct OriginalOffsets {
-    /// The positions in the LF text before which a carriage return was removed.
+    /// The positions in the LF text at which a carriage return was removed.
     removed_at: Vec<usize>,
 }
 
@@ -98,7 +98,8 @@ impl OriginalOffsets {
         Self { removed_at: left_out }
     }
 
-    /// Returns the original position; before the carriage return if it is between that and its line feed.
+    /// Returns the original position; between a carriage return and its line feed, the position before the carriage
+    /// return.
     fn offset(&self, place: usize) -> usize {
         place + self.removed_at.partition_point(|left_out| *left_out < place)
     }

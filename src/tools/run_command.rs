@@ -116,7 +116,7 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
     },
 };
 
-/// The tool, whose commands may run on after their calls.
+/// The tool; its commands may continue to run after their calls.
 struct CommandTool {
     tool: Box<dyn Tool>,
     background: BackgroundCommands,
@@ -177,26 +177,26 @@ struct Call {
     timeout: Duration,
     env: BTreeMap<String, String>,
     max_lines: usize,
-    /// The most bytes of each output that are stored.
+    /// The maximum number of stored bytes of each output.
     max_stored: u64,
     denied: DeniedFiles,
-    /// `None` for a command that is waited for.
+    /// The start in the background; `None` for a command in the foreground.
     background: Option<BackgroundStart>,
 }
 
-/// How a command is started in the background.
+/// The options of a start in the background.
 struct BackgroundStart {
     commands: BackgroundCommands,
-    /// `None` if it is ready as soon as it runs.
+    /// The condition to wait for; `None` if the command is ready as soon as it runs.
     ready: Option<ReadinessCondition>,
     is_needed: bool,
 }
 
-/// The time in which a command without a condition may fail for its call to report it.
+/// The time in which a failure of a command without a condition is still reported by its call.
 const START_TIME: Duration = Duration::from_millis(300);
 
-/// The bytes at the beginning of the output of a command in the background, and as many at the end, that are in memory for
-/// its first result.
+/// The size of the beginning, and of the end, of the output of a background command that are kept in memory for its
+/// first result, in bytes.
 const MAX_KEPT_OUTPUT: usize = 256 << 10;
 
 /// The maximum timeout of a command, in seconds.
@@ -206,7 +206,7 @@ fn is_valid_variable((name, value): (&String, &String)) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
-/// Returns the value of a variable as a confirmation shows it.
+/// Returns the value of a variable, shortened for a confirmation.
 fn format_variable(value: &str) -> String {
     match value.char_indices().nth(60) {
         Some((end, _)) => format!("{:?}…", &value[..end]),
@@ -259,7 +259,7 @@ impl ToolInvocation for Call {
     }
 
     fn run(mut self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
-        // The folder is resolved through the handle of the workspace, so that no symbolic link leads the command outside.
+        // The folder is resolved through the handle of the workspace, so that no symbolic link can lead outside.
         match self.root.kind(&self.cwd) {
             Ok(FileKind::Directory) => {}
             Ok(_) => return ToolOutput::failed(format!("'{}' is not a directory", self.cwd)),
@@ -399,7 +399,7 @@ impl Call {
         self.format_outputs(status, &outputs, format!("[{end}]"))
     }
 
-    /// Returns a result with outputs, each with its title. Long ones are shortened, and stored whole.
+    /// Returns a result with titled outputs. Long outputs are shortened, and stored in full.
     fn format_outputs(
         &self,
         status: ToolStatus,
@@ -424,7 +424,8 @@ impl Call {
         ToolOutput { full_text, spooled, omissions, ..ToolOutput::new(status, text) }
     }
 
-    /// Returns how a command with these texts of its output and error output ended, and what became of what it did.
+    /// Describes the end of a command with these texts of its output and error output, including killed processes and
+    /// undone changes.
     fn describe_end(
         &self,
         outcome: &CommandOutcome,
@@ -525,14 +526,14 @@ impl Call {
     }
 }
 
-/// Waits until a command is ready, has ended, or the time is over. Shows its output meanwhile.
+/// Waits until a command is ready or has ended, or the time is over. Meanwhile, shows its output.
 fn wait_until_ready(
     command: &BackgroundCommand,
     ready: Option<ReadinessCondition>,
     limit: Duration,
     context: &CallContext<'_>,
 ) -> ReadinessOutcome {
-    /// How often the output is shown.
+    /// The interval at which the output is shown.
     const INTERVAL: Duration = Duration::from_millis(200);
 
     let cancel = &context.scope.cancel;
@@ -568,10 +569,10 @@ fn wait_until_ready(
     }
 }
 
-/// How many lines of the output are shown while a command gets ready.
+/// The number of output lines that are shown while a command gets ready.
 const SHOWN_LINES: u64 = 5;
 
-/// Returns outputs with their titles, and a last line.
+/// Returns outputs with their titles, followed by a last line.
 fn format_sections(sections: impl Iterator<Item = (&'static str, String)>, end: &str) -> String {
     let mut text = String::new();
     for (title, section) in sections.filter(|(_, section)| !section.is_empty()) {
@@ -584,7 +585,7 @@ fn format_sections(sections: impl Iterator<Item = (&'static str, String)>, end: 
     text + end
 }
 
-/// Returns the name of a signal, and the likely reason for it.
+/// Returns the name of a signal, and its likely cause.
 fn signal_name(signal: i32) -> String {
     let Some(name) = signal_hook::low_level::signal_name(signal) else { return signal.to_string() };
     let reason = match name {
@@ -595,7 +596,7 @@ fn signal_name(signal: i32) -> String {
     format!("{signal} ({name}{reason})")
 }
 
-/// Returns the name that what was at a protected path has now; `None` if it is not the only one of its kind.
+/// Returns the new name of a denied file; `None` if it may be one of several.
 fn new_name(path: &Path) -> Option<PathBuf> {
     let ending = |ending: &str| {
         let mut name = path.as_os_str().to_owned();

@@ -57,13 +57,13 @@ fn simplify(schema: &mut Value) {
 ///
 /// # Errors
 ///
-/// Fails with the error, its position and the arguments that the tool takes.
+/// Fails with the error, its position, and the arguments that the tool takes.
 pub fn parse_arguments<Arguments: DeserializeOwned>(
     spec: &ToolSpec,
     text: &str,
 ) -> Result<Arguments, String> {
     serde_json::from_str(text).map_err(|error| {
-        // The name of a type of this program says nothing to a model.
+        // The names of this program's types mean nothing to a model.
         let error = ["u64", "u32", "usize"].iter().fold(error.to_string(), |text, kind| {
             text.replace(&format!("expected {kind}"), "expected a whole number, not negative")
         });

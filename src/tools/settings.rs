@@ -8,17 +8,17 @@ use crate::policy::{ConfirmMode, Guardrails, PermissionRules, PolicyEngine};
 /// Settings of the tools.
 #[derive(Clone, Debug, Default)]
 pub struct ToolSettings {
-    /// The tools that the agent may use, where `*` matches any text; `None` for all tools.
+    /// The tools that the agent may use; `*` matches any text. `None` allows all tools.
     pub allowed_tools: Option<Vec<String>>,
-    /// When calls need a confirmation.
+    /// The mode that decides which calls need a confirmation.
     pub mode: ConfirmMode,
-    /// The user's rules.
+    /// The user's permission rules.
     pub rules: PermissionRules,
     /// Limits that no rule overrides.
     pub guardrails: Guardrails,
     /// Settings of commands.
     pub commands: CommandSettings,
-    /// The skills outside of the workspace.
+    /// The skills outside the workspace.
     pub skills: Vec<SkillFolder>,
     /// Whether tools may delete files.
     pub delete: FileDeletion,
@@ -35,12 +35,12 @@ impl ToolSettings {
     }
 }
 
-/// A skill outside of the workspace.
+/// A skill outside the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkillFolder {
-    /// Its name.
+    /// The name of the skill.
     pub name: String,
-    /// Its folder, with links resolved.
+    /// The folder of the skill, with links resolved.
     pub path: PathBuf,
 }
 
@@ -49,7 +49,7 @@ pub struct SkillFolder {
 pub struct MaxResultTokens(pub u64);
 
 impl MaxResultTokens {
-    /// Returns whether a text is longer, so that it is shortened for the model.
+    /// Returns whether a text is longer, and so is shortened for the model.
     pub fn is_exceeded(self, text: &str) -> bool {
         bytes_for_tokens(self.0).is_some_and(|most| text.len() > most)
     }
@@ -68,7 +68,7 @@ pub struct CommandSettings {
     pub default_timeout: u64,
     /// The maximum number of output lines in a result.
     pub max_output_lines: usize,
-    /// The most bytes that are stored of a command's output, and as many of its error output.
+    /// The maximum number of stored bytes of a command's output, and also of its error output.
     pub max_stored_output: u64,
 }
 
@@ -81,29 +81,29 @@ impl Default for CommandSettings {
 /// Whether tools may delete files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileDeletion {
-    /// There is no tool to delete files, and patches that delete are refused.
+    /// There is no tool for deleting files, and patches that delete files are refused.
     #[default]
     Refused,
     /// Tools may delete files.
     Allowed,
 }
 
-/// The calls whose changes of files are shown as diffs while the run goes on.
+/// The calls whose file changes are shown as diffs during the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShownDiffs {
-    /// Those that a dry run skips.
+    /// Calls that a dry run skips.
     #[default]
     DryRun,
-    /// All that succeed.
+    /// All successful calls.
     All,
 }
 
-/// Whether calls run.
+/// Whether calls are run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExecutionMode {
     /// All calls run.
     #[default]
     Real,
-    /// Only calls that read run; the others are recorded.
+    /// Only calls that read are run; the others are recorded.
     DryRun,
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use crate::exec::OutputCapture;
 use crate::net::Secrets;
 
-/// The outputs of a command with titles, and how it ended.
+/// The titled outputs of a command, and its end.
 #[derive(Clone, Debug)]
 pub struct SpooledText {
     /// The outputs, each with its title.
@@ -14,7 +14,7 @@ pub struct SpooledText {
     pub end: String,
 }
 
-/// Texts are equal if they are the same.
+/// Texts are equal only if they are the same value in memory.
 impl PartialEq for SpooledText {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
@@ -24,7 +24,7 @@ impl PartialEq for SpooledText {
 impl Eq for SpooledText {}
 
 impl SpooledText {
-    /// Writes the text with secrets masked, in bounded memory. Returns what is not stored of it, as sentences.
+    /// Writes the text with secrets masked, in bounded memory. Returns sentences about the parts that are not stored.
     ///
     /// # Errors
     ///
@@ -55,13 +55,13 @@ impl SpooledText {
 struct MaskedText<'a> {
     secrets: &'a Secrets,
     out: &'a mut dyn Write,
-    /// What may be the beginning of a secret.
+    /// Text that may be the beginning of a secret.
     pending: String,
-    /// Whether `pending` follows a part that is left out.
+    /// Whether `pending` follows an omitted part.
     is_at_cut: bool,
 }
 
-/// No secret is expected to be longer, in bytes.
+/// The assumed maximum length of a secret, in bytes.
 const MAX_REST: usize = 16 << 10;
 
 impl<'a> MaskedText<'a> {
@@ -71,7 +71,8 @@ impl<'a> MaskedText<'a> {
 
     fn add(&mut self, text: &str) -> io::Result<()> {
         if text.starts_with("\n[... ") {
-            // What precedes may be the beginning of a secret, and what follows the end of one.
+            // The text before the cut may end with the beginning of a secret, and the text after it may begin with the
+            // end of one.
             let before = std::mem::take(&mut self.pending);
             self.is_at_cut = true;
             let masked = self.secrets.mask_cut(before + text);
@@ -79,7 +80,7 @@ impl<'a> MaskedText<'a> {
         }
         self.pending.push_str(text);
         if self.is_at_cut {
-            // As long as it may be the end of a secret, the line that precedes is needed.
+            // While the text may still be the end of a secret, the line before it is needed.
             if self.pending.len() < MAX_REST {
                 return Ok(());
             }
@@ -90,7 +91,7 @@ impl<'a> MaskedText<'a> {
         self.out.write_all(self.secrets.mask(done).as_bytes())
     }
 
-    /// Masks what a cut has left of a secret at the beginning.
+    /// Masks the rest of a secret after a cut.
     fn end_cut(&mut self) {
         const NOTE: &str = "[... ...]\n";
         let masked = self.secrets.mask_cut(format!("{NOTE}{}", self.pending));

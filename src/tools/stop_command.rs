@@ -44,7 +44,7 @@ struct Call {
 }
 
 impl ToolInvocation for Call {
-    /// It changes nothing but what an earlier call has started.
+    /// The call changes only what an earlier call has started.
     fn kind(&self) -> CallKind {
         CallKind::Reads
     }

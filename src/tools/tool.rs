@@ -1,4 +1,4 @@
-//! The traits of a tool and of its calls.
+//! The traits of tools and of their calls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::port::{CancellationToken, EffectContext, ToolSpec};
 use crate::types::{CallAccess, CallId, FileChange, TimeSpan, ToolStatus};
 use crate::workspace::image::ImageSource;
 
-/// A tool: its specification for the model, and its parser of arguments.
+/// A tool: its specification for the model, and a parser of its arguments.
 ///
 /// For each call, the registry calls [`prepare`](Self::prepare), checks the policy, and then calls
 /// [`plan`](ToolInvocation::plan) and [`run`](ToolInvocation::run).
@@ -23,29 +23,30 @@ pub trait Tool: Send + Sync {
     /// Returns the specification for the model.
     fn spec(&self) -> &ToolSpec;
 
-    /// Parses the arguments, the text of a JSON object. Fast, and without side effects.
+    /// Parses the arguments, which are the text of a JSON object. Must be fast, and without side effects.
     ///
     /// # Errors
     ///
     /// Fails with a message for the model that names the error and its position.
     fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String>;
 
-    /// Waits for what earlier calls have left running and what has to end before the task is done, at most this long, and
-    /// until the token is cancelled.
+    /// Waits for work that earlier calls have left running and that has to end before the task is done, at most for the
+    /// given time, and until the token is cancelled.
     fn wait_for_needed(&self, _: Duration, _: &CancellationToken) -> NeededWork {
         NeededWork::default()
     }
 
-    /// Ends what earlier calls have left running, since the run is over. Waits at most this long for its end.
+    /// Ends the work that earlier calls have left running, since the run is over. Waits for its end, at most for the
+    /// given time.
     fn finish(&self, _: Duration) {}
 }
 
 /// A call with parsed arguments.
 pub trait ToolInvocation: Send {
-    /// Returns what kind of effect the call has.
+    /// Returns the kind of effect of the call.
     fn kind(&self) -> CallKind;
 
-    /// Returns the resources that the call reads and writes, for its order among others.
+    /// Returns the resources that the call reads and writes, by which it is ordered among other calls.
     fn access(&self) -> CallAccess;
 
     /// Resolves the arguments against the file system right before the decision. May change the targets.
@@ -70,12 +71,12 @@ pub trait ToolInvocation: Send {
     /// Returns a one-line summary for the user.
     fn summary(&self) -> String;
 
-    /// Returns the time after which the call is abandoned; longer than any limit of its own.
+    /// Returns the time after which the call is abandoned; it exceeds every limit of the call itself.
     fn time_limit(&self) -> TimeSpan {
         TimeSpan::from_secs(120)
     }
 
-    /// Computes what the call will do, without doing it. May read files.
+    /// Computes the effects of the call without causing them. May read files.
     ///
     /// # Errors
     ///
@@ -98,7 +99,7 @@ pub trait ToolInvocation: Send {
 /// The planned effects of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPlan {
-    /// The intent, by which a resume detects whether the call has run.
+    /// The intent, with which a resumed run detects whether the call has run.
     pub intent: CallIntent,
     /// The files to be changed.
     pub changes: Vec<FileChange>,
@@ -113,15 +114,15 @@ pub struct CallContext<'a> {
     pub call: &'a CallId,
     /// The store for long results.
     pub results: &'a Arc<dyn OutputStore>,
-    /// The secrets that are masked in its output. A call that returns an output that is still written hides what may be the
-    /// beginning of one.
+    /// The secrets that are masked in the output. While an output is still growing, a call must also hide an end that
+    /// may be the beginning of a secret.
     pub secrets: &'a Secrets,
 }
 
 /// The output of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolOutput {
-    /// How it ended.
+    /// The status of the call.
     pub status: ToolStatus,
     /// The text for the model.
     pub text: String,
@@ -131,22 +132,22 @@ pub struct ToolOutput {
     pub spooled: Option<Arc<SpooledText>>,
     /// The parts that `text` omits.
     pub omissions: Vec<Omission>,
-    /// The files that were changed.
+    /// The changed files.
     pub changes: Vec<FileChange>,
     /// The files whose content is in the text, relative to the workspace.
     pub reads: Vec<Arc<str>>,
     /// Images for the model; each adds a line to the text.
     pub images: Vec<ImageSource>,
-    /// Whether a long text is shortened; pages are not.
+    /// Whether a long text may be shortened; pages are not.
     pub truncation: Truncation,
 }
 
-/// Whether a text is shortened.
+/// Whether a text may be shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truncation {
-    /// It is shortened if it is too long.
+    /// The text is shortened if it is too long.
     Allowed,
-    /// It is already limited to the allowed length.
+    /// The text is already limited to the allowed length.
     Done,
 }
 

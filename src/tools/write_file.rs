@@ -94,7 +94,7 @@ impl WrittenFile {
     ///
     /// # Errors
     ///
-    /// Fails if content would be appended to a binary file or to text in an unknown encoding.
+    /// Fails if content would be appended to a binary file, or to text in an unknown encoding.
     fn replace_content(&self, path: &RelPath, before: &[u8]) -> Result<Arc<[u8]>, String> {
         let text = TextFile::read(before.to_vec()).filter(|_| !is_binary(before));
         let text = match (text, self.mode) {
@@ -124,7 +124,7 @@ impl WrittenFile {
     }
 }
 
-/// Appends text. If the last line has no line end, it gets one first.
+/// Appends text, after completing the last line with a line end if it has none.
 fn append_text(text: &[u8], more: &[u8], line_end: &[u8]) -> Vec<u8> {
     let is_ended = text.is_empty() || text.ends_with(b"\n");
     let goes_on = more.is_empty() || more.starts_with(b"\n") || more.starts_with(b"\r\n");

@@ -1,9 +1,9 @@
 //! Settings for git in the environment of a command.
 //!
-//! A repository's configuration can name programs, which git runs even to answer a question. A clone does not get the
-//! configuration of its origin; but a bare repository may be hidden among the files of a clone, and its configuration
-//! is one of these files. So git accepts a bare repository only if it is named explicitly, and no repository names a
-//! monitor of the file system.
+//! A repository's configuration can name programs that git runs even for a query. A clone does not get the
+//! configuration of its origin. But the files of a clone may contain a hidden bare repository with its own
+//! configuration. So git is made to accept a bare repository only if it is named explicitly, and to ignore any file
+//! system monitor that a repository names.
 
 use std::ffi::{OsStr, OsString};
 
@@ -14,7 +14,7 @@ use super::{Variable, VariableFilter};
 const FORCED_SETTINGS: [(&str, &str); 3] = [
     ("safe.bareRepository", "explicit"),
     ("core.fsmonitor", "false"),
-    // A comparison only reads; otherwise it may write the index and run a hook.
+    // A diff should only read; without this setting, it may write the index and run a hook.
     ("diff.autoRefreshIndex", "false"),
 ];
 
@@ -22,7 +22,7 @@ const COUNT: &str = "GIT_CONFIG_COUNT";
 const KEY: &str = "GIT_CONFIG_KEY_";
 const VALUE: &str = "GIT_CONFIG_VALUE_";
 
-/// Returns whether a variable carries settings for git: their number, or a name or a value.
+/// Returns whether a variable carries settings for git: their number, a name, or a value.
 pub(in crate::exec) fn is_setting_variable(variable: &OsStr) -> bool {
     variable
         .to_str()

@@ -11,17 +11,17 @@ use self::variables::{is_passed_variable, passed_value};
 /// A variable with its value.
 pub(super) type Variable = (OsString, OsString);
 
-/// Settings for a process without a terminal, an editor, a pager and a user, in which commands that only read a repository
-/// do not write its index.
+/// Settings for a process without a terminal, an editor, a pager or a user; commands that only read a repository do not
+/// write its index.
 const NONINTERACTIVE: &str = "\
     AGENT=architect TERM=dumb NO_COLOR=1 EDITOR=true VISUAL=true GIT_EDITOR=true GIT_SEQUENCE_EDITOR=true PAGER=cat \
     GIT_PAGER=cat MANPAGER=cat SYSTEMD_PAGER=cat GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 GIT_ASKPASS=false \
     SSH_ASKPASS=false SUDO_ASKPASS=/bin/false DEBIAN_FRONTEND=noninteractive PIP_NO_INPUT=1";
 
-/// Selects the variables of the engine that a command gets.
+/// Decides which variables of the engine are passed to a command.
 pub struct VariableFilter<'a> {
-    /// Consulted first: `Some(true)` keeps a variable unchanged, `Some(false)` removes it, and `None` leaves it to the
-    /// list of passed variables.
+    /// The first filter: `Some(true)` keeps a variable unchanged, `Some(false)` removes it, and `None` leaves the
+    /// decision to the list of passed variables.
     pub rule: &'a dyn Fn(&str) -> Option<bool>,
 }
 
@@ -79,7 +79,7 @@ fn filter_variable(
     Some((name, passed.into_owned().into()))
 }
 
-/// Returns a search path without relative folders: a program found there is not the user's.
+/// Returns a search path without relative folders: programs found in these are not the user's.
 fn absolute_search_path(path: &OsStr) -> OsString {
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     std::env::join_paths(folders).unwrap_or_else(|_| path.to_owned())

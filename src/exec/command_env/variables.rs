@@ -49,13 +49,13 @@ const PASSED_VARIABLES: &str = "\
 const SECRET_VARIABLES: &str = "*KEY*|*TOKEN*|*SECRET*|*PASSWORD*|*PASSWD*|*PASSPHRASE*|*CREDENTIAL*|*COOKIE*|\
     *_AUTH*|*_PASS*|*_PAT_*|*_PAT|*_PWD|*_DSN*";
 
-/// Those of them whose values are keys and tokens, which no one chooses as an ordinary word.
+/// The secret variables whose values are keys and tokens, which are never ordinary words.
 const KEY_VARIABLES: &str = "*API_KEY|*APIKEY|*ACCESS_KEY|*SECRET_KEY|*AUTH_KEY|*_TOKEN|TOKEN";
 
-/// Exceptions: keys of git's settings are names, and so are authors.
+/// Exceptions: keys of git's settings are names, and authors are not secret.
 const NOT_SECRET_VARIABLES: &str = "GIT_CONFIG_KEY_*|GIT_AUTHOR_*|*_AUTHOR|OLD_PWD";
 
-/// Parts of the names of programs' options that hold secrets, in lower case, besides tokens.
+/// Parts of option names that mark a secret value, in lower case; tokens are handled separately.
 const SECRET_OPTIONS: [&str; 6] =
     ["password", "passwd", "passphrase", "secret", "apikey", "api_key"];
 
@@ -65,7 +65,7 @@ pub fn is_secret_variable(name: &str) -> bool {
     matches_wildcard(SECRET_VARIABLES, &upper) && !matches_wildcard(NOT_SECRET_VARIABLES, &upper)
 }
 
-/// Returns whether a variable of this name holds a key or a token, and not just any secret.
+/// Returns whether a variable of this name holds a key or a token, rather than any other secret.
 pub fn is_key_variable(name: &str) -> bool {
     is_secret_variable(name) && matches_wildcard(KEY_VARIABLES, &name.to_uppercase())
 }
@@ -75,7 +75,7 @@ pub(in crate::exec) fn is_passed_variable(name: &str) -> bool {
     matches_wildcard(PASSED_VARIABLES, name) && !is_secret_variable(name)
 }
 
-/// Returns the value of a passed variable without credentials; `None` if it is of no use without them.
+/// Returns the value of a passed variable without credentials; `None` if it is useless without them.
 pub(in crate::exec) fn passed_value<'a>(name: &str, value: &'a str) -> Option<Cow<'a, str>> {
     let upper = name.to_uppercase();
     if upper.ends_with("_PROXY") {
@@ -89,8 +89,8 @@ pub(in crate::exec) fn passed_value<'a>(name: &str, value: &'a str) -> Option<Co
     (strip_users(value) == value).then_some(Cow::Borrowed(value))
 }
 
-/// Returns whether options for a program may contain a secret: one with such a name has a value, after `=` or `:`, or in
-/// the next word.
+/// Returns whether options for a program may contain a secret: an option with the name of a secret has a value, after
+/// `=` or `:`, or in the next word.
 fn has_secret_option(options: &str) -> bool {
     let mut words = options.split_whitespace().peekable();
     while let Some(word) = words.next() {
@@ -104,10 +104,10 @@ fn has_secret_option(options: &str) -> bool {
 }
 
 fn is_secret_option(name: &str) -> bool {
-    // It may be in the query of an address, or not be a name but a path.
+    // The name may be in the query of an address, or may be a path rather than a name.
     let name = name.rsplit('/').next().unwrap_or(name);
     let lower = name.to_ascii_lowercase();
-    // `MAX_TOKENS` and `tokenizer` are no secrets, but `tokenFile` and `AUTH_TOKEN` are.
+    // `MAX_TOKENS` and `tokenizer` are not secret, but `tokenFile` and `AUTH_TOKEN` are.
     let is_token = |(at, token): (usize, &str)| {
         let (before, rest) = name.split_at(at + token.len());
         match before.ends_with(|last: char| last.is_ascii_lowercase()) {
@@ -119,7 +119,7 @@ fn is_secret_option(name: &str) -> bool {
         || lower.match_indices("token").any(is_token)
 }
 
-/// Parts of the addresses of databases that name a password.
+/// The parts of database addresses that precede a password.
 const PASSWORD_SETTINGS: [&str; 3] = ["password=", "passwd=", "pwd="];
 
 /// Returns whether a value is, or contains, an address with a password.
@@ -128,7 +128,7 @@ pub fn has_address_password(value: &str) -> bool {
     PASSWORD_SETTINGS.iter().any(|setting| lower.contains(setting)) || strip_users(value) != value
 }
 
-/// Returns a text without the user names in its addresses. A user name without a password stays, except in web
+/// Returns a text without the user names in its addresses. A user name without a password is kept, except in web
 /// addresses, where it may be a token.
 fn strip_users(text: &str) -> Cow<'_, str> {
     let mut clean = String::new();

@@ -1,4 +1,4 @@
-//! Landlock: what a thread, and everything that it starts, may do with files, sockets and signals.
+//! Landlock: access rules of a thread and its children for files, sockets and signals.
 
 use std::fs;
 use std::io;
@@ -28,28 +28,28 @@ const TERMINALS: [&str; 2] = ["/dev/ptmx", "/dev/pts"];
 
 /// The access to grant.
 pub(super) struct LandlockRules<'a> {
-    /// Writable paths, in which nothing is a link; `None` for all.
+    /// Writable paths without links in them; `None` for all paths.
     pub writable: Option<&'a [PathBuf]>,
-    /// Paths that must not be read.
+    /// Unreadable paths.
     pub hidden: &'a [PathBuf],
-    /// Folders in hidden ones that may be read.
+    /// Readable folders within hidden ones.
     pub visible: &'a [PathBuf],
-    /// The terminals that are visible.
+    /// The visible terminals.
     pub terminals: TerminalAccess,
     /// The sockets that commands can create; TCP connections need those of the internet.
     pub sockets: SocketFilter,
 }
 
-/// The terminals that are visible.
+/// The visible terminals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TerminalAccess {
-    /// Private ones.
+    /// Private terminals.
     Private,
-    /// Those of the user, which no command may read.
+    /// The terminals of the user, which commands may not read.
     User,
 }
 
-/// Applies the rules to this thread. Returns what the kernel's version of them leaves open.
+/// Applies the rules to this thread. Returns the gaps that the kernel's version of them leaves.
 ///
 /// # Errors
 ///
@@ -57,7 +57,7 @@ pub(super) enum TerminalAccess {
 pub(super) fn apply(rules: &LandlockRules<'_>) -> io::Result<Vec<SandboxGap>> {
     let status =
         build_ruleset(rules).and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
-    // Without support in the kernel, the library reports success.
+    // The library reports success even without support in the kernel.
     let abi = match (status.ruleset, status.landlock) {
         (RulesetStatus::NotEnforced, LandlockStatus::NotEnabled) => {
             return Err(io::Error::other("Landlock is not enabled in this kernel"));
@@ -78,9 +78,9 @@ pub(super) fn is_available() -> bool {
     ruleset.and_then(Ruleset::create).is_ok()
 }
 
-/// Returns what a version of the rules leaves open.
+/// Returns the gaps that a version of the rules leaves.
 fn gaps(abi: ABI) -> Vec<SandboxGap> {
-    // Before the third one, files elsewhere can be truncated.
+    // Before the third version, files elsewhere can be truncated.
     let closed_since = [
         (ABI::V3, SandboxGap::Files),
         (ABI::V6, SandboxGap::Signals),
@@ -100,7 +100,7 @@ fn build_ruleset(rules: &LandlockRules<'_>) -> Result<RulesetCreated, RulesetErr
     let Some(writable) = rules.writable else { return ruleset.create() };
     let all = AccessFs::from_all(KNOWN_ABI);
     let read = AccessFs::from_read(KNOWN_ABI);
-    // Commands create no devices; root could.
+    // Commands cannot create devices; root could otherwise.
     let write = all & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let terminals = match rules.terminals {
         TerminalAccess::Private => &TERMINALS[..],
@@ -114,7 +114,7 @@ fn build_ruleset(rules: &LandlockRules<'_>) -> Result<RulesetCreated, RulesetErr
     ruleset
         .handle_access(all)?
         .create()?
-        // All folders can be listed. Devices are excluded from reading: reading a disk reads every file on it.
+        // All folders can be listed. Devices are not readable: reading a disk reads every file on it.
         .add_rules(path_beneath_rules(["/"], AccessFs::ReadDir))?
         .add_rules(path_beneath_rules(readable_paths(rules), read))?
         .add_rules(path_beneath_rules(DEVICES, device))?
@@ -122,7 +122,7 @@ fn build_ruleset(rules: &LandlockRules<'_>) -> Result<RulesetCreated, RulesetErr
         .add_rules(writable_rules(writable, write))
 }
 
-/// Returns the rules for writable paths, in which nothing is a link: a command may have put one in the place of a folder.
+/// Returns the rules for writable paths without links: a command may have replaced a folder by a link.
 fn writable_rules(
     paths: &[PathBuf],
     access: BitFlags<AccessFs>,
@@ -136,8 +136,8 @@ fn writable_rules(
     })
 }
 
-/// Returns the readable paths: everything but devices and hidden paths. A folder with hidden paths in it is replaced by
-/// its current entries.
+/// Returns the readable paths: everything except devices and hidden paths. A folder that contains hidden paths is
+/// replaced by its current entries.
 fn readable_paths(rules: &LandlockRules<'_>) -> Vec<PathBuf> {
     let entries = fs::read_dir("/").into_iter().flatten().flatten().map(|entry| entry.path());
     let entries = entries.filter(|path| path != Path::new("/dev"));
@@ -152,7 +152,7 @@ fn add_readable(path: PathBuf, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
     if hidden.contains(&path) {
         return;
     }
-    // A link grants access to its target, which is checked under its own path.
+    // A link would grant access to its target, which is checked under its own path.
     if path.is_symlink() {
         return;
     }

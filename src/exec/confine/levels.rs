@@ -1,7 +1,7 @@
 //! The levels of confinement, tried from the highest to the lowest.
 //!
-//! A process that failed at a level may be half confined, so each level is tried by a new process: it sends
-//! [`SupervisorReport::Lower`], and the engine starts the next one with a lower ceiling.
+//! A process may be partly confined after a level has failed. So each level is tried by a new process: the failed one
+//! sends [`SupervisorReport::Lower`], and the engine starts the next one with a lower ceiling.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -54,7 +54,7 @@ pub(in crate::exec) fn serve(
     }
 }
 
-/// Returns the report for namespaces that are not available.
+/// Returns the report for unavailable namespaces.
 fn lower(why: &io::Error) -> SupervisorReport {
     match is_shortage(why) {
         true => SupervisorReport::OutOfResources(why.to_string()),
@@ -72,14 +72,14 @@ fn serve_in_namespaces(link: SupervisorLink, policy: SandboxPolicy) -> io::Resul
     let again = link.try_clone()?;
     let first = std::process::Command::new("/proc/self/exe")
         .args([helper::ARGUMENT, helper::INIT_ARGUMENT])
-        // Not as an argument, which every list of processes would show.
+        // The setup is not passed as an argument, which every list of processes would show.
         .stdin(anonymous_file(&inherited)?)
         .stdout(link.into_socket())
         .stderr(Stdio::null())
         .spawn();
     match first {
         Ok(mut first) => {
-            // Only the new process may hold this end of the connection.
+            // Only the new process may keep this end of the connection.
             drop(again);
             let ready = std::fs::File::open("/dev/null")
                 .and_then(|null| Ok(rustix::stdio::dup2_stdin(null)?))
@@ -98,10 +98,10 @@ pub(in crate::exec) fn run_init(
     link: &SupervisorLink,
     inherited: NamespaceSetup,
 ) -> io::Result<()> {
-    // Without its parent, no process would collect this one, and it would continue.
+    // If the parent ends, no process would collect this one, and it would continue.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let policy = inherited.policy.clone();
-    // The mounts protect what exists.
+    // Existing protected paths are covered by mounts.
     let rules = SupervisionRules::new(&policy, ProcessTree::Namespace, ProtectedPaths::empty());
     let (enforced, spawner, _layers, way_out) = match set_up_namespaces(inherited) {
         Ok(set_up) => set_up,
@@ -113,7 +113,7 @@ pub(in crate::exec) fn run_init(
     }
     let socket = way_out.as_ref().map(AsFd::as_fd);
     link.send(&SupervisorReport::Ready(enforced), &[], socket.as_slice())?;
-    // When the engine closes its end, this one must not keep the proxy reachable.
+    // The proxy must become unreachable when the engine closes its end.
     drop(way_out);
     supervise::serve(link, &rules, |start| spawner.spawn(start))
 }
@@ -140,7 +140,7 @@ fn set_up_namespaces(
     if let Some(way_out) = &way_out {
         env.extend(egress::proxy_variables(way_out.local_addr()?, &policy.allowed_hosts));
     }
-    // What a command may have made of a link meanwhile is a read-only mount.
+    // If a command has replaced a link meanwhile, the replacement is a read-only mount.
     let writable: Vec<PathBuf> =
         view.writable.iter().filter_map(|path| path.canonicalize().ok()).collect();
     let (spawner, layers) = CommandSpawner::new(env, move || {
@@ -149,7 +149,7 @@ fn set_up_namespaces(
             hidden: &[],
             visible: &[],
             terminals: TerminalAccess::Private,
-            // The namespace has a network, even if only the loopback interface.
+            // The namespace has a network, even if it is only the loopback interface.
             sockets: SocketFilter::Internet,
         })
     })?;
@@ -158,13 +158,13 @@ fn set_up_namespaces(
     privileges::drop_all()?;
     helper::forbid_inspection()?;
     let mut holes = Vec::new();
-    // The mounts close the gaps of the access rules, and most of what these close; without the rules, only abstract
-    // sockets remain open.
+    // The mounts close the gaps of the access rules, and most of what these rules close. Without the rules, only
+    // abstract sockets remain reachable.
     match &layers.access {
         Ok(open) if open.contains(&SandboxGap::LocalSockets) => {
             holes.push(match sockets {
                 Some(_) => SandboxGap::LaterSockets,
-                // Nothing covers them.
+                // Nothing covers these sockets.
                 None => SandboxGap::LocalSockets,
             });
         }
@@ -182,8 +182,8 @@ fn set_up_namespaces(
     ))
 }
 
-/// The restrictions of a thread that need no namespaces. Each is independent: a failure of one does not prevent the
-/// others.
+/// The restrictions of a thread that need no namespaces. They are independent of each other: if one fails, the others
+/// still apply.
 struct Restrictions {
     privileges: io::Result<()>,
     /// The gaps of the access rules.
@@ -192,7 +192,7 @@ struct Restrictions {
 }
 
 impl Restrictions {
-    /// Returns the gaps left by the restrictions that failed, and the reason.
+    /// Returns the gaps of failed restrictions, and the reason of the failure.
     fn gaps(&self) -> (Vec<SandboxGap>, Option<String>) {
         let failed = [
             ("privileges", self.privileges.as_ref().err(), Some(SandboxGap::Privileges)),
@@ -215,8 +215,8 @@ fn restrict_thread(rules: &LandlockRules<'_>) -> Restrictions {
     Restrictions { privileges, access, filter }
 }
 
-/// Serves the engine with access rules and a system call filter alone, as far as the ceiling allows and they are
-/// available.
+/// Serves the engine with access rules and a system call filter alone, if these are available and the ceiling allows
+/// them.
 fn serve_outside_namespaces(
     link: &SupervisorLink,
     policy: &SandboxPolicy,
@@ -277,7 +277,7 @@ fn set_up_landlock(
             let mut own = vec![policy.temp.clone(), policy.workspace.clone()];
             own.push(PathBuf::from("/dev/shm"));
             own.extend(policy.caches.private_root());
-            // A command may have made links of the others.
+            // A command may have replaced the other roots by links.
             let roots: Vec<PathBuf> = real_paths(&own).chain(policy.writable.clone()).collect();
             Some(roots)
         }
@@ -312,7 +312,7 @@ fn set_up_landlock(
     match layers.filter {
         _ if policy.network == NetworkAccess::On => {}
         Ok(()) => holes.retain(|hole| *hole != SandboxGap::LocalSockets),
-        // The access rules close TCP alone.
+        // The access rules close TCP only.
         Err(_) => holes.push(SandboxGap::Network),
     }
     if !is_bound {
@@ -336,8 +336,8 @@ fn set_up_landlock(
     Ok((Enforcement { level, gaps: holes, reason: why }, spawner))
 }
 
-/// Limits the process IDs in this namespace, and so the number of processes. In older kernels the limit holds for the
-/// whole system, and is left unchanged.
+/// Limits the process IDs in this namespace, and so the number of processes. Older kernels apply the limit to the whole
+/// system; there it is left unchanged.
 fn limit_pid_namespace(policy: &SandboxPolicy) {
     const SINCE: [u32; 2] = [6, 14];
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
@@ -349,8 +349,8 @@ fn limit_pid_namespace(policy: &SandboxPolicy) {
     }
 }
 
-/// Limits the number of processes and threads. The kernel counts those of a user namespace, or else all of the user; it
-/// does not count those of root.
+/// Limits the number of processes and threads. The kernel counts those of the user namespace if there is one, otherwise
+/// all of the user; it does not count those of root.
 fn limit_processes(policy: &SandboxPolicy) {
     let Some(most) = policy.limits.processes else { return };
     let is_own = !geteuid().is_root() && namespaces::is_user_namespace();
@@ -358,7 +358,7 @@ fn limit_processes(policy: &SandboxPolicy) {
     helper::lower_limit(Resource::Nproc, Some(most));
 }
 
-/// The lowest limit of process IDs that the kernel accepts.
+/// The lowest process ID limit that the kernel accepts.
 const MIN_PID_LIMIT: u64 = 301;
 
 /// Returns the number of processes and threads of this user.
@@ -375,7 +375,7 @@ fn count_processes() -> u64 {
 /// Returns variables that adapt programs to the confinement.
 fn confinement_variables() -> Vec<Variable> {
     if geteuid().is_root() {
-        // As root of the namespace, tar would try to change owners, and fail.
+        // As root of the namespace, tar would try to change file owners, and fail.
         vec![("TAR_OPTIONS".into(), "--no-same-owner".into())]
     } else {
         Vec::new()

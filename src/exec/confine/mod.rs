@@ -1,8 +1,8 @@
-//! Confinement: what the system enforces on a command.
+//! Confinement: the restrictions that the system enforces on a command.
 //!
-//! At the level [`SandboxLevel::Namespaces`], a command has its own mounts, processes and network; at
+//! At the level [`SandboxLevel::Namespaces`], a command has its own mounts, processes and network. At
 //! [`SandboxLevel::Landlock`], it shares those of the user, restricted by access rules and a system call filter. The
-//! higher level includes the lower one. Whatever a level cannot close although the policy asks for it is reported as a
+//! higher level includes the lower one. A restriction of the policy that a level cannot enforce is reported as a
 //! [`SandboxGap`].
 
 use std::fmt;
@@ -38,14 +38,14 @@ pub(super) use levels::{run_init, serve};
 #[cfg(target_os = "linux")]
 pub(super) use mounts::{RUNTIME_FOLDERS, named_sockets};
 
-/// How commands are actually confined.
+/// The confinement of commands that is in effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enforcement {
     /// The level of confinement.
     pub level: SandboxLevel,
-    /// What the level leaves open although the policy closes it.
+    /// Restrictions of the policy that the level cannot enforce.
     pub gaps: Vec<SandboxGap>,
-    /// Why it is not the highest level; `None` if it is, or if the policy confines nothing.
+    /// The reason for a level below the highest; `None` at the highest level, or if the policy confines nothing.
     pub reason: Option<String>,
 }
 
@@ -59,13 +59,13 @@ word_enum! {
         Seatbelt = "seatbelt",
         /// Landlock and a system call filter.
         Landlock = "landlock",
-        /// Namespaces, in addition.
+        /// Namespaces, in addition to Landlock and the filter.
         #[default]
         Namespaces = "namespaces",
     }
 }
 
-/// Something that a level cannot close.
+/// A restriction that a level cannot enforce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxGap {
@@ -114,12 +114,12 @@ impl fmt::Display for SandboxGap {
 }
 
 impl Enforcement {
-    /// The enforcement of a policy that confines nothing.
+    /// Returns the enforcement of a policy that confines nothing.
     pub fn none() -> Self {
         Self { level: SandboxLevel::None, gaps: Vec::new(), reason: None }
     }
 
-    /// The enforcement of a policy without any confinement.
+    /// Returns the enforcement of a policy when the system offers no confinement.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl Enforcement {
         })
     }
 
-    /// Returns the gaps of a policy without any confinement.
+    /// Returns the gaps of a policy when the system offers no confinement.
     pub(super) fn gaps_without_confinement(policy: &SandboxPolicy) -> Vec<SandboxGap> {
         let mut holes = vec![SandboxGap::Hidden, SandboxGap::LocalSockets, SandboxGap::Signals];
         if policy.mode != SandboxMode::Off {
@@ -151,8 +151,8 @@ impl Enforcement {
         holes
     }
 
-    /// Returns whether the essential parts of a policy are enforced: files, including protected and hidden ones, and
-    /// network.
+    /// Returns whether the essential parts of a policy are enforced: the network, and files, including protected and
+    /// hidden ones.
     pub fn satisfies(&self, policy: &SandboxPolicy) -> bool {
         let is_open = |hole: &SandboxGap| match hole {
             SandboxGap::Files | SandboxGap::Protected | SandboxGap::Hidden => {
@@ -160,7 +160,7 @@ impl Enforcement {
             }
             SandboxGap::Network => policy.network != NetworkAccess::On,
             SandboxGap::Privileges | SandboxGap::Calls => true,
-            // Gaps of levels that are otherwise effective.
+            // These gaps remain at levels that are otherwise effective.
             SandboxGap::Metadata
             | SandboxGap::ProtectedMeanwhile
             | SandboxGap::LocalSockets
@@ -179,7 +179,8 @@ impl Enforcement {
         policy.need == SandboxRequirement::Preferred || self.satisfies(policy)
     }
 
-    /// Warns, once per process, if commands are not confined as the policy demands, or can't read settings that they need.
+    /// Warns, once per process, if commands are not confined as the policy requires, or can't read settings that they
+    /// need.
     pub(super) fn warn(&self, policy: &SandboxPolicy) {
         static WARNED: AtomicBool = AtomicBool::new(false);
         static WARNED_OF_SETTINGS: AtomicBool = AtomicBool::new(false);
@@ -203,7 +204,7 @@ impl Enforcement {
     }
 }
 
-/// Returns the warning about a hidden file that names the registry which the user's packages come from.
+/// Returns the warning about a hidden file that names the registry of the user's packages.
 pub fn describe_hidden_registry(file: &Path) -> String {
     let file = file.display();
     format!(

@@ -1,6 +1,6 @@
-//! The file system as a command sees it: readable, partly writable, partly hidden.
+//! The file system view of a command: readable, partly writable, partly hidden.
 //!
-//! To be called in a new mount namespace, with the privilege to mount.
+//! Mounting requires a new mount namespace, and the privilege to mount.
 
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
@@ -26,18 +26,18 @@ use crate::workspace::open_canonical_parent;
 
 /// The result of the mounts.
 pub(super) struct MountView {
-    /// Writable paths, as they are named in the namespace.
+    /// Writable paths, by their names in the namespace.
     pub writable: Vec<PathBuf>,
     /// Variables that describe the mounts to commands.
     pub env: Vec<Variable>,
-    /// The overlays over the user's caches, locked as long as this exists.
+    /// The overlays over the user's caches, locked until this value is dropped.
     pub layers: Option<OverlayFolders>,
 }
 
-/// A folder that stays reachable when something is mounted over it.
+/// An open folder that stays reachable when something is mounted over it.
 struct FolderHandle {
     path: PathBuf,
-    /// Its path without links, as the system names it.
+    /// The path without links, as reported by the system.
     real_path: PathBuf,
     file: OwnedFd,
 }
@@ -48,7 +48,7 @@ impl FolderHandle {
         Self::new(path, openat(CWD, path, flags, FileMode::empty()).ok()?)
     }
 
-    /// Opens a path in which nothing is a link.
+    /// Opens a path that contains no links.
     fn open_without_links(path: &Path) -> Option<Self> {
         Self::new(path, open_without_links(path).ok()?)
     }
@@ -58,12 +58,12 @@ impl FolderHandle {
         Some(Self { path: path.to_owned(), real_path, file })
     }
 
-    /// Mounts it at its original path, which is created if something without it was mounted above.
+    /// Mounts the folder at its original path, which is created if a mount above does not contain it.
     ///
     /// # Errors
     ///
-    /// Fails if another process has removed or renamed it: what it was to be mounted at is then not created on the
-    /// user's file system.
+    /// Fails if another process has removed or renamed the folder. The mount point is then not created, since it would
+    /// be on the user's file system.
     fn bind(&self) -> io::Result<()> {
         if self.path.symlink_metadata().is_err() {
             let file = path_of_file(&self.file);
@@ -88,12 +88,12 @@ impl FolderHandle {
     }
 }
 
-/// Returns the path with which the system names an open file.
+/// Returns the path in `/proc` that refers to an open file.
 fn path_of_file(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// Creates the mounts that a policy describes, and hides `sockets`, those of other programs.
+/// Creates the mounts that a policy describes, and hides `sockets`, which belong to other programs.
 pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::Result<MountView> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
     let variables =
@@ -114,16 +114,17 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
         policy.workspace.canonicalize().ok().and_then(|path| FolderHandle::open(&path));
     if policy.mode == SandboxMode::WorkspaceWrite {
         handles.extend(workspace.take());
-        // A command may have put a link in the place of one of these, or of a folder above.
+        // A command may have replaced one of these folders, or a folder above, by a link.
         handles.extend(
             policy.writable.iter().filter_map(|path| FolderHandle::open_without_links(path)),
         );
     }
-    // Inner folders last: they stay mount points, which no command can replace, also if one around them is writable.
+    // Inner folders come last: they stay mount points, which commands cannot replace even if an outer folder is
+    // writable.
     handles.sort_by_key(|handle| handle.path.components().count());
     let mut writable: Vec<PathBuf> = handles.iter().map(|handle| handle.path.clone()).collect();
     let own = policy.temp.canonicalize()?;
-    // The next mounts cover some of these.
+    // The next mounts cover some of these folders.
     let temp_handle = FolderHandle::open(&own).ok_or(io::ErrorKind::NotFound)?;
     let mut sockets = sockets.to_vec();
     sockets.extend(mounted_sockets()?);
@@ -165,19 +166,19 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
         bind(&folder, &folder)?;
     }
     for path in real_paths(&policy.protected) {
-        // The private caches are below protected paths, and stay as they are.
+        // The private caches are below protected paths, and stay writable.
         bind_read_only(path)?;
     }
     let links = policy.protected.iter().filter(|path| path.is_symlink()).chain(&policy.links);
     for path in links {
-        // Where the system cannot do this, links are checked after each command.
+        // If the system does not support this, links are checked after each command.
         let _ = mount_link(path, path);
     }
     for lent in &policy.copied {
         mount_copy(lent, &temp.join(&policy.copies))?;
     }
     hide_paths(policy)?;
-    // Where the system can't do this, these files stay hidden.
+    // If the system does not support this, these files stay hidden.
     let _ = show_redacted(&policy.redacted, &temp.join(&policy.copies));
     hide_sockets(&sockets, |path| writable.contains(path));
     mount_proc()?;
@@ -189,9 +190,9 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
 /// Writable paths.
 struct WritablePaths {
     roots: Vec<PathBuf>,
-    /// Mounts in private folders of the commands: read-only unless they are, or contain, another root.
+    /// Mounts in private folders of the commands; read-only unless they are, or contain, another root.
     mounted_again: Vec<PathBuf>,
-    /// Read-only unless they are in another root below them, as the private caches are.
+    /// Protected paths; read-only unless they are in another root below, as the private caches are.
     protected: Vec<PathBuf>,
 }
 
@@ -206,7 +207,7 @@ impl WritablePaths {
     }
 }
 
-/// Opens an absolute path in which nothing is a link, as a place.
+/// Opens an absolute path that contains no links, without read or write access.
 pub(super) fn open_without_links(path: &Path) -> io::Result<OwnedFd> {
     let (folder, name) = open_canonical_parent(path)?;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -217,13 +218,13 @@ pub(super) fn open_without_links(path: &Path) -> io::Result<OwnedFd> {
     Ok(place)
 }
 
-/// Returns those paths that exist, with links resolved as in the list of mounts.
+/// Returns the existing ones of these paths, with links resolved as in the list of mounts.
 pub(super) fn real_paths(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     paths.iter().filter_map(|path| path.canonicalize().ok())
 }
 
 /// Mounts private folders over the user's caches. Returns the paths that become writable, and variables that name
-/// private folders for the other caches.
+/// private folders for the caches without a mount.
 fn mount_caches(
     policy: &SandboxPolicy,
     writable: &[PathBuf],
@@ -236,7 +237,7 @@ fn mount_caches(
         let folder = cache.folder.as_ref().and_then(|folder| folder.canonicalize().ok());
         let folder = folder.filter(|folder| folder.is_dir());
         if let Some(folder) = &folder {
-            // The user allowed it, or it is part of one that is already mounted.
+            // The user has allowed the folder, or it is in one that is already mounted.
             if writable.iter().chain(&paths).any(|path| folder.starts_with(path)) {
                 continue;
             }
@@ -278,8 +279,8 @@ fn mount_overlay(cache: &PackageCache, folder: &Path, layers: &OverlayFolders) -
         .map_err(|error| describe_error(error, "mount over", folder))
 }
 
-/// Mounts the private folder for temporary files at `/tmp`, and into it those entries of the original `/tmp` that
-/// contain the workspace or other needed paths.
+/// Mounts the private folder for temporary files at `/tmp`. Entries of the original `/tmp` that contain the workspace
+/// or other needed paths are mounted into it.
 fn mount_temp(
     policy: &SandboxPolicy,
     own: &FolderHandle,
@@ -300,7 +301,7 @@ fn mount_temp(
         let Ok(below) = path.strip_prefix(usual) else { continue };
         match below.components().next() {
             Some(first) => entries.insert(usual.join(first)),
-            // The folder itself is needed.
+            // `/tmp` itself is needed.
             None => return Ok((own.path.clone(), Vec::new())),
         };
     }
@@ -314,15 +315,15 @@ fn mount_temp(
 /// Folders with the sockets of daemons.
 pub(in crate::exec) const RUNTIME_FOLDERS: [&str; 2] = ["/run", "/var/run"];
 
-/// Entries that programs need: name resolution, and programs on systems that keep them there.
+/// Entries that programs need: name resolution, and programs on systems that keep them in these folders.
 const VISIBLE_RUNTIME_ENTRIES: &str = "systemd/resolve/resolv.conf systemd/resolve/stub-resolv.conf \
     resolvconf/resolv.conf NetworkManager/resolv.conf connman/resolv.conf current-system booted-system opengl-driver";
 
-/// Covers the folders of daemons' sockets, which includes later sockets.
+/// Covers the folders of daemons' sockets, and so also sockets that are created later.
 fn hide_runtime(policy: &SandboxPolicy, writable: &[PathBuf]) -> io::Result<()> {
     for folder in RUNTIME_FOLDERS.map(Path::new) {
         let is_folder = folder.symlink_metadata().is_ok_and(|found| found.is_dir());
-        // A path needed there is needed with its sockets.
+        // A needed path is needed with its sockets.
         let is_needed = writable.iter().any(|path| path.starts_with(folder))
             || policy.temp.starts_with(folder)
             || policy.workspace.starts_with(folder);
@@ -356,7 +357,7 @@ fn hide_runtime(policy: &SandboxPolicy, writable: &[PathBuf]) -> io::Result<()> 
     Ok(())
 }
 
-/// Covers all devices except harmless ones, where no access rules do.
+/// Covers all devices except harmless ones, for systems without access rules.
 fn hide_devices() -> io::Result<()> {
     let folder = Path::new("/dev");
     let kept = landlock::DEVICES.iter().filter_map(|path| FolderHandle::open(Path::new(path)));
@@ -377,7 +378,7 @@ fn hide_devices() -> io::Result<()> {
     Ok(())
 }
 
-/// Gives commands private terminals: on the user's terminals, they could read what is typed.
+/// Gives commands private terminals: on the user's terminals, they could read the user's input.
 fn mount_terminals() -> io::Result<()> {
     let (folder, multiplexer) = (Path::new("/dev/pts"), Path::new("/dev/ptmx"));
     if !folder.is_dir() {
@@ -393,17 +394,17 @@ fn mount_terminals() -> io::Result<()> {
     Ok(())
 }
 
-/// Covers sockets outside of the command's own folders.
+/// Covers sockets outside the command's own folders.
 fn hide_sockets(sockets: &[PathBuf], is_own: impl Fn(&Path) -> bool) {
-    // It may be gone. Other files are not covered: a name in the list can look like the path of any file.
+    // The socket may be gone. Other files are not covered: a name in the list can look like the path of any file.
     let is_socket = |path: &PathBuf| fs::metadata(path).is_ok_and(|it| it.file_type().is_socket());
     for path in sockets.iter().filter(|path| !is_own(path) && is_socket(path)) {
         let _ = mount_bind("/dev/null", path);
     }
 }
 
-/// Returns sockets mounted from elsewhere, for example into a container, which this network namespace does not list:
-/// mounts themselves, or entries at the top of a mount.
+/// Returns sockets that were mounted from elsewhere, for example into a container, and so are not listed by this
+/// network namespace: the mount points themselves, and entries at the top of a mount.
 fn mounted_sockets() -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for Mount { path, .. } in list_mounts()? {
@@ -424,8 +425,8 @@ fn mounted_sockets() -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns the writable folders above protected and hidden paths and above the workspace, outer ones first. A command could rename such a
-/// folder and replace it, unless it is a mount point.
+/// Returns the writable folders above protected and hidden paths and above the workspace, outer folders first. A
+/// command could rename and replace such a folder unless it is a mount point.
 fn writable_ancestors(policy: &SandboxPolicy, writable: &WritablePaths) -> BTreeSet<PathBuf> {
     let lent = policy.copied.iter().map(|lent| &lent.file);
     let guarded = policy.protected.iter().chain(&policy.hidden).chain(&policy.links).chain(lent);
@@ -440,7 +441,7 @@ fn writable_ancestors(policy: &SandboxPolicy, writable: &WritablePaths) -> BTree
     ways
 }
 
-/// Mounts a symbolic link, maybe over a file. It can't be renamed, removed or replaced from then on.
+/// Mounts a symbolic link, possibly over a file. From then on, it can't be renamed, removed or replaced.
 fn mount_link(link: &Path, at: &Path) -> io::Result<()> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -449,7 +450,7 @@ fn mount_link(link: &Path, at: &Path) -> io::Result<()> {
     Ok(move_mount(tree, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
-/// Mounts a link to a copy over a file. A program that replaces the file by renaming follows the link first, as git
+/// Mounts a link to a copy over a file. A program that replaces the file by renaming resolves the link first, as git
 /// does, and so writes the copy.
 fn mount_copy(lent: &CopiedFile, copies: &Path) -> io::Result<()> {
     let folder = copies.join(&lent.copy);
@@ -499,7 +500,7 @@ fn hide_paths(policy: &SandboxPolicy) -> io::Result<()> {
         let shown: Vec<&FolderHandle> =
             visible.iter().filter(|folder| is_inside(&folder.path, path)).collect();
         if shown.is_empty() {
-            // One around it may be hidden already.
+            // A folder around it may be hidden already.
             if path.symlink_metadata().is_ok() {
                 hide(path)?;
             }
@@ -534,7 +535,7 @@ fn hide(path: &Path) -> io::Result<()> {
     hidden.map_err(|error| describe_error(error, "hide", path))
 }
 
-/// Shows the text of hidden files that is no secret, from a folder that no command can write.
+/// Shows the parts of hidden files that are not secret, from a folder that commands cannot write.
 fn show_redacted(files: &[RedactedFile], copies: &Path) -> io::Result<()> {
     if files.is_empty() {
         return Ok(());
@@ -555,7 +556,7 @@ fn show_redacted(files: &[RedactedFile], copies: &Path) -> io::Result<()> {
     shown
 }
 
-/// Shows the processes of this namespace only. If that is not allowed, the others are visible but out of reach.
+/// Shows only the processes of this namespace. If the system denies that, the others are visible, but out of reach.
 fn mount_proc() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
     match mount("proc", "/proc", "proc", flags, None) {
@@ -578,9 +579,9 @@ impl Mount {
         let flags = MountFlags::BIND | MountFlags::RDONLY | self.flags;
         match mount_remount(&self.path, flags, c"") {
             Ok(()) => Ok(()),
-            // Paths below another mount, or without a name, are unreachable anyway.
+            // Paths below another mount, and paths that no longer exist, are unreachable anyway.
             Err(Errno::INVAL | Errno::NOENT) => Ok(()),
-            // A folder of another user that this process cannot enter; nor can the command.
+            // A folder of another user that neither this process nor the command can enter.
             Err(Errno::ACCESS) => Ok(()),
             Err(error) => Err(describe_error(error, "make read-only", &self.path)),
         }
@@ -600,7 +601,7 @@ fn list_mounts() -> io::Result<Vec<Mount>> {
     Ok(list.split(|byte| *byte == b'\n').filter_map(parse_mount).collect())
 }
 
-/// Parses a line: number, parent, device, root, path, options, and more.
+/// Parses a line with the fields number, parent, device, root, path, options, and more.
 fn parse_mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ').skip(4);
     let path = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
@@ -617,7 +618,7 @@ fn parse_mount(line: &[u8]) -> Option<Mount> {
     };
     let mut flags: MountFlags = options.split(',').map(flag).collect();
     if !flags.intersects(MountFlags::NOATIME | MountFlags::RELATIME) {
-        // This mode is shown by the absence of the others.
+        // This mode is shown by the absence of the other modes.
         flags |= MountFlags::STRICTATIME;
     }
     Some(Mount { path, flags })
@@ -647,8 +648,8 @@ pub(in crate::exec) fn named_sockets() -> io::Result<Vec<PathBuf>> {
     Ok(parse_sockets(&fs::read("/proc/net/unix")?))
 }
 
-/// Parses a list of sockets. Names may have any bytes, also line ends: those of abstract sockets are chosen by any
-/// command, and must not hide other lines.
+/// Parses a list of sockets. Any command can choose the name of an abstract socket. It may have any bytes, including
+/// line ends, and must not hide other lines.
 fn parse_sockets(list: &[u8]) -> Vec<PathBuf> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     for line in list.strip_suffix(b"\n").unwrap_or(list).split(|byte| *byte == b'\n') {
@@ -667,7 +668,7 @@ fn parse_sockets(list: &[u8]) -> Vec<PathBuf> {
     names.into_iter().map(|name| OsString::from_vec(name).into()).collect()
 }
 
-/// Returns the name in a line: address, five numbers, inode number, and the name if there is one; `None` if the line
+/// Returns the name in a line with the fields address, five numbers, inode number and optional name; `None` if the line
 /// does not begin with an address.
 fn parse_socket(line: &[u8]) -> Option<&[u8]> {
     let end = memchr::memchr(b':', line)?;

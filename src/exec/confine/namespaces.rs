@@ -13,7 +13,7 @@ use super::privileges;
 
 /// Enters new namespaces. The next child is the first process of the new PID namespace.
 ///
-/// Must be called while there is one thread. On failure, nothing has changed.
+/// Must be called while the process has a single thread. On failure, nothing has changed.
 pub(super) fn enter(network: NetworkAccess) -> io::Result<()> {
     let mut flags = UnshareFlags::NEWPID | UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
     if network != NetworkAccess::On {
@@ -25,7 +25,7 @@ pub(super) fn enter(network: NetworkAccess) -> io::Result<()> {
     }
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     unshare(flags | UnshareFlags::NEWUSER)?;
-    // IDs stay the same; only this user's can be mapped.
+    // IDs stay the same; only those of this user can be mapped.
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
@@ -38,7 +38,7 @@ pub(super) fn is_user_namespace() -> bool {
     map.split_whitespace().nth(2).is_some_and(|count| count == "1")
 }
 
-/// Deprecated because of a flag that unshares open files, which is never used here.
+/// Calls a function that is deprecated because of a flag that unshares open files; that flag is never used here.
 #[allow(deprecated)]
 fn unshare(flags: UnshareFlags) -> io::Result<()> {
     Ok(rustix::thread::unshare(flags)?)

@@ -13,16 +13,16 @@ use crate::exec::stored_path;
 use crate::types::word_enum;
 use crate::workspace::LinkResolver;
 
-/// How commands are confined.
+/// The policy for confining commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxPolicy {
-    /// What commands may write.
+    /// The paths that commands may write.
     pub mode: SandboxMode,
-    /// The network that they may use.
+    /// The network access of commands.
     pub network: NetworkAccess,
-    /// The hosts that they may reach with [`NetworkAccess::List`].
+    /// The hosts that commands may reach with [`NetworkAccess::List`].
     pub allowed_hosts: AllowedHosts,
-    /// What happens if the system cannot enforce the policy.
+    /// The behavior if the system cannot enforce the policy.
     pub need: SandboxRequirement,
     /// The highest level to try.
     pub ceiling: SandboxLevel,
@@ -32,66 +32,66 @@ pub struct SandboxPolicy {
     /// A private folder for temporary files.
     #[serde(with = "stored_path")]
     pub temp: PathBuf,
-    /// Who creates that folder and removes it at the end.
+    /// The owner of `temp`, which creates it and removes it at the end.
     pub temp_owner: TempOwner,
     /// Further writable paths.
     #[serde(with = "stored_path")]
     pub writable: Vec<PathBuf>,
     /// The caches of package managers: those of the user are readable, private ones writable.
     pub caches: PackageCaches,
-    /// Paths in writable folders that they may not write.
+    /// Paths in writable folders that commands may not write.
     #[serde(with = "stored_path")]
     pub protected: Vec<PathBuf>,
-    /// Paths below protected ones that this program writes while commands run. Where nothing is mounted, they are not
-    /// restored.
+    /// Paths below protected ones that this program writes while commands run. They are not restored where mounts are
+    /// not available.
     #[serde(with = "stored_path")]
     pub own_state: Vec<PathBuf>,
-    /// Paths that they may neither read nor write.
+    /// Paths that commands may neither read nor write.
     #[serde(with = "stored_path")]
     pub hidden: Vec<PathBuf>,
-    /// Hidden files of which commands read what is no secret, where the system can show it.
+    /// Hidden files whose parts that are not secret commands can read, if the system can show them.
     pub redacted: Vec<RedactedFile>,
-    /// Readable paths among those that would be hidden.
+    /// Readable paths that would otherwise be hidden.
     #[serde(with = "stored_path")]
     pub readable: Vec<PathBuf>,
-    /// Folders, without links, that they may read although a hidden one is around them.
+    /// Folders, without links, that commands may read although a folder around them is hidden.
     #[serde(with = "stored_path")]
     pub visible: Vec<PathBuf>,
     /// Limits of resources.
     pub limits: ResourceLimits,
-    /// Symbolic links that they may not replace.
+    /// Symbolic links that commands may not replace.
     #[serde(with = "stored_path")]
     pub links: Vec<PathBuf>,
-    /// Files replaced by a copy.
+    /// Files that are replaced by a copy.
     pub copied: Vec<CopiedFile>,
-    /// The folder for copies, in that for temporary files, one for each worker.
+    /// The folder for copies, relative to `temp`; each worker has its own.
     #[serde(with = "stored_path")]
     pub copies: PathBuf,
     /// Folders in which repositories of git are checked.
     #[serde(with = "stored_path")]
     pub repositories: Vec<PathBuf>,
-    /// What they may write of the repository, if it is elsewhere and the workspace is one of its linked work trees; for the
-    /// engine alone.
+    /// Access to the repository if it is elsewhere and has the workspace as a linked work tree; used by the engine
+    /// alone.
     #[serde(skip)]
     pub linked_repository: LinkedRepositoryAccess,
-    /// The user's own configuration of git; for the engine alone.
+    /// The user's own git configuration; used by the engine alone.
     #[serde(skip)]
     pub user_git: UserGitConfig,
-    /// The names of what other programs obey in a folder that the user works in; for the engine alone.
+    /// The names of files that other programs obey in a folder that the user works in; used by the engine alone.
     #[serde(skip)]
     pub obeyed: Vec<OsString>,
-    /// The record of pending cleanup, in case the engine is killed.
+    /// The path of the cleanup record, which is used if the engine is killed.
     #[serde(with = "stored_path")]
     pub record_path: Option<PathBuf>,
 }
 
-/// A hidden file with secrets, and what else is in it.
+/// A hidden file with secrets, and its other text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedactedFile {
     /// The file.
     #[serde(with = "stored_path")]
     pub file: PathBuf,
-    /// The text that commands read in its place.
+    /// The text that commands read in place of the file.
     pub text: String,
 }
 
@@ -101,34 +101,34 @@ pub struct CopiedFile {
     /// The original.
     #[serde(with = "stored_path")]
     pub file: PathBuf,
-    /// The folder of the copy, relative to that for copies.
+    /// The folder of the copy, relative to the folder for copies.
     #[serde(with = "stored_path")]
     pub copy: PathBuf,
 }
 
-/// What commands may write of a repository elsewhere that has the workspace as a linked work tree.
+/// Write access to a repository elsewhere that has the workspace as a linked work tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LinkedRepositoryAccess {
-    /// What git writes, as in a main work tree; not what it executes or follows.
+    /// Everything that git writes, as in a main work tree, except for files that it executes or follows.
     #[default]
     Shared,
-    /// Objects, what belongs to this work tree alone, and the branches below this folder of the repository.
+    /// Objects, files that belong to this work tree alone, and the branches below this folder of the repository.
     Branches(PathBuf),
 }
 
-/// Who creates the folder for temporary files and removes it at the end.
+/// The owner of the folder for temporary files, which creates it and removes it at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TempOwner {
     /// The caller.
     #[default]
     Caller,
-    /// The supervisors: the first one creates it, and those that lose their engine remove it.
+    /// The supervisors: the first one creates the folder, and those that lose their engine remove it.
     Supervisors,
 }
 
 word_enum! {
-    /// What commands may write.
+    /// The paths that commands may write.
     #[derive(Default)]
     pub enum SandboxMode {
         /// Temporary files only.
@@ -136,16 +136,16 @@ word_enum! {
         /// The workspace, temporary files, and the writable paths of the policy.
         #[default]
         WorkspaceWrite = "workspace-write",
-        /// Everything that the user may.
+        /// Everything that the user may write.
         Off = "off",
     }
 }
 
 word_enum! {
-    /// The network that commands may use.
+    /// The network access of commands.
     #[derive(Default)]
     pub enum NetworkAccess {
-        /// None, except the loopback interface.
+        /// The loopback interface only.
         Off = "off",
         /// The hosts of a list, through a proxy.
         List = "list",
@@ -155,27 +155,27 @@ word_enum! {
     }
 }
 
-/// What happens if the system cannot enforce the policy.
+/// The behavior if the system cannot enforce the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxRequirement {
     /// Commands are confined as far as possible, and gaps are reported.
     #[default]
     Preferred,
-    /// No command is started.
+    /// Commands are not started.
     Required,
 }
 
 /// Limits of a command's resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ResourceLimits {
-    /// The largest file that it may write, in bytes.
+    /// The maximum size of a written file, in bytes.
     pub file_size: Option<u64>,
-    /// Open files of a process.
+    /// The maximum number of open files of a process.
     pub open_files: Option<u64>,
-    /// Processes and threads.
+    /// The maximum number of processes and threads.
     pub processes: Option<u64>,
-    /// Memory of all its processes together, in bytes.
+    /// The maximum memory of all processes of a command together, in bytes.
     pub memory: Option<u64>,
 }
 
@@ -206,7 +206,7 @@ impl SandboxPolicy {
         roots
     }
 
-    /// Returns the state of this program that commands could write, with links resolved.
+    /// Returns the state paths of this program that commands could write, with links resolved.
     pub(in crate::exec) fn exposed_state(&self) -> Vec<PathBuf> {
         let folders = [&self.workspace].into_iter().chain(&self.writable);
         let folders: Vec<_> = folders.filter_map(|path| resolve_path(path)).collect();
@@ -220,7 +220,7 @@ impl SandboxPolicy {
     }
 }
 
-/// Returns an absolute path without links; `None` if one of them leads out of one of these folders, which have none.
+/// Returns an absolute path without links; `None` if a link leads out of these folders, whose own paths have no links.
 pub fn resolve_within(path: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
     let (mut at, links) = (PathBuf::new(), LinkResolver::default());
     for part in path.components() {

@@ -13,8 +13,8 @@ use rustix::thread::{
 const FOR_NAMESPACES: CapabilitySet =
     CapabilitySet::SYS_ADMIN.union(CapabilitySet::NET_ADMIN).union(CapabilitySet::SETPCAP);
 
-/// The capabilities that the kernel uses on behalf of the process that mounted an overlay: it copies files with owners
-/// and permissions, through a folder without permissions.
+/// The capabilities of the process that mounts an overlay. The kernel uses them to copy files with owners and
+/// permissions, through a folder without permissions.
 const FOR_OVERLAYS: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)
@@ -29,7 +29,7 @@ pub(super) fn drop_all() -> io::Result<()> {
     for bit in 0..64 {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
             Ok(()) => {}
-            // The end of the list; or not permitted, which means that there is no privilege to pass on.
+            // The end of the list, or not permitted: then there is no privilege to pass on.
             Err(Errno::INVAL | Errno::PERM) => break,
             Err(error) => return Err(error.into()),
         }

@@ -25,7 +25,7 @@ pub(in crate::exec) fn profile(policy: &SandboxPolicy) -> String {
         let inside: Vec<PathBuf> = policy.hidden.iter().filter(is_inside).cloned().collect();
         profile += &format_rule("deny file-read*", &inside);
     }
-    // Without namespaces there is no proxy: a list means no network.
+    // Without namespaces there is no proxy, so a list of hosts allows no network.
     if policy.network != NetworkAccess::On {
         profile += "(deny network*)\n(allow network* (local ip \"localhost:*\"))\n";
         profile += "(allow network* (remote ip \"localhost:*\"))\n";

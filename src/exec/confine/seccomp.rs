@@ -1,4 +1,4 @@
-//! Seccomp: a filter for system calls that no command needs, or that would bypass the other layers.
+//! Seccomp: a filter for system calls that commands don't need, or that would bypass the other layers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +13,7 @@ use seccompiler::{
 pub(super) enum SocketFilter {
     /// Internet and Unix sockets.
     Internet,
-    /// Unix sockets that can't reach those of other programs.
+    /// Unix sockets that can't reach sockets of other programs.
     Local,
 }
 
@@ -35,7 +35,7 @@ const DENIED_CALLS: &[i64] = &[
     libc::SYS_setns,
     // Access to files without a path.
     libc::SYS_open_by_handle_at,
-    // Large kernel interfaces, which also bypass this filter.
+    // Large kernel interfaces that also bypass this filter.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -70,15 +70,15 @@ const DENIED_CALLS: &[i64] = &[
     libc::SYS_kexec_file_load,
 ];
 
-/// Marks calls of the x32 ABI, a second numbering of the same calls.
+/// The bit of calls of the x32 ABI, a second numbering of the same calls.
 #[cfg(target_arch = "x86_64")]
 const X32_BIT: i64 = 0x4000_0000;
 
-/// Inserts input into a terminal.
+/// The request that inserts input into a terminal.
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 
-/// Numbers that are the same on every architecture, which `libc` lacks on some.
+/// Numbers that are the same on every architecture, but missing in `libc` on some.
 const FCHMODAT2: i64 = 452;
 const OPEN_TREE_ATTR: i64 = 467;
 
@@ -89,11 +89,11 @@ pub(super) fn compile_programs(sockets: SocketFilter) -> io::Result<[BpfProgram;
     let mut refused: SyscallRules = DENIED_CALLS.iter().map(|call| (*call, Vec::new())).collect();
     refused.extend(setuid_rules()?);
     if sockets == SocketFilter::Local {
-        // Other programs on this machine have network access, and would act for the command.
+        // Other programs on this machine have network access, and could use it for the command.
         refused.insert(libc::SYS_connect, Vec::new());
         refused.insert(libc::SYS_socketpair, datagram_rules()?);
     }
-    // Limits and priorities of other processes; 0 names the calling one.
+    // Limits and priorities of other processes; 0 is the calling process.
     let is_other = || condition(0, SeccompCmpOp::Ne, 0);
     let is_set = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
     let sets = rule(vec![is_other()?, is_set.map_err(io::Error::other)?])?;
@@ -108,13 +108,13 @@ pub(super) fn compile_programs(sockets: SocketFilter) -> io::Result<[BpfProgram;
         (libc::SYS_unshare, namespaces.clone()),
         (libc::SYS_clone, namespaces),
     ]);
-    // The arguments of the newer call cannot be filtered; without it, programs use the older one.
+    // The arguments of `clone3` cannot be filtered; without it, programs use `clone`.
     let unknown = SyscallRules::from([(libc::SYS_clone3, Vec::new())]);
     Ok([compile(refused, libc::EPERM)?, compile(unknown, libc::ENOSYS)?])
 }
 
-/// Returns rules against setuid programs: one created by root's command would make every user root. Calls with
-/// arguments in memory cannot be filtered; they only create new files.
+/// Returns rules against setuid programs: a setuid file created by a command of root would make every user root. Calls
+/// with arguments in memory cannot be filtered, but they only create new files.
 fn setuid_rules() -> io::Result<SyscallRules> {
     const FLAG: u64 = libc::S_ISUID as u64;
     const CREATES: u64 = libc::O_CREAT as u64;
@@ -152,7 +152,7 @@ const NAMESPACE_FLAGS: [u64; 7] = [
     libc::CLONE_NEWCGROUP as u64,
 ];
 
-/// Returns rules against all sockets but the allowed ones.
+/// Returns rules against all sockets except the allowed ones.
 fn socket_rules(sockets: SocketFilter) -> io::Result<Vec<SeccompRule>> {
     let families: &[i32] = match sockets {
         SocketFilter::Internet => &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
@@ -161,7 +161,7 @@ fn socket_rules(sockets: SocketFilter) -> io::Result<Vec<SeccompRule>> {
     let is_none =
         families.iter().map(|family| condition(0, SeccompCmpOp::Ne, family.unsigned_abs().into()));
     let other = rule(is_none.collect::<Result<_, _>>()?)?;
-    // Of netlink, only the protocol that lists network interfaces.
+    // The only allowed netlink protocol lists network interfaces.
     let kernel = rule(vec![
         condition(0, SeccompCmpOp::Eq, libc::AF_NETLINK.unsigned_abs().into())?,
         condition(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE.unsigned_abs().into())?,
@@ -173,10 +173,10 @@ fn socket_rules(sockets: SocketFilter) -> io::Result<Vec<SeccompRule>> {
     Ok(rules)
 }
 
-/// Returns rules against Unix sockets that reach others without connecting to them, also as one of a pair. A raw one is
-/// such a socket, too.
+/// Returns rules against Unix sockets that reach others without connecting, including socket pairs. Raw Unix sockets
+/// are such sockets, too.
 fn datagram_rules() -> io::Result<Vec<SeccompRule>> {
-    // The rest are flags.
+    // The other bits are flags.
     const TYPES: u64 = 0xf;
     let of_type = |kind: i32| {
         rule(vec![
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn without_a_network_no_unix_socket_sends_datagrams() {
         for sockets in [SocketFilter::Local, SocketFilter::Internet] {
-            // The filter holds for the thread.
+            // The filter applies to the whole thread.
             let thread = std::thread::spawn(move || {
                 apply(&compile_programs(sockets).unwrap()).unwrap();
                 assert!(UnixStream::pair().is_ok());

@@ -1,7 +1,7 @@
 //! The thread that starts commands.
 //!
-//! Restrictions of a thread are inherited by its children. A separate thread takes them on, so that the supervisor
-//! itself stays unrestricted, and out of reach of commands.
+//! The children of a thread inherit its restrictions. A separate thread is restricted, so that the supervisor itself
+//! stays unrestricted and out of reach of commands.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,7 +19,7 @@ pub(super) struct CommandSpawner {
 }
 
 impl CommandSpawner {
-    /// Starts the thread and applies the restrictions to it. Commands get these variables in addition to their own.
+    /// Starts the thread and restricts it. Commands get these variables in addition to their own.
     pub(super) fn new<T: Send + 'static>(
         env: Vec<Variable>,
         take_on: impl FnOnce() -> T + Send + 'static,
@@ -29,7 +29,7 @@ impl CommandSpawner {
         let (report_ready, ready) = channel();
         let body = move || {
             let mut is_awaited = report_ready.send(take_on()).is_ok();
-            // The thread must live as long as the process: some children are tied to it.
+            // The thread must live as long as the process, since some children are tied to it.
             while is_awaited && let Ok(start) = to_start.recv() {
                 let pid = start.spawn(|command| command.envs(env.iter().cloned()));
                 is_awaited = report.send(pid).is_ok();

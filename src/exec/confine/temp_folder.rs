@@ -1,5 +1,5 @@
-//! The private folder for temporary files: created for the first command, removed with the engine, even if that is
-//! killed.
+//! The private folder for temporary files: created for the first command, and removed with the engine, even if the
+//! engine is killed.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -39,18 +39,19 @@ pub(in crate::exec) fn create(policy: &SandboxPolicy) -> io::Result<()> {
 /// The locked folders of this process.
 static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// Locks the folder for the life of this process, so that it is not taken for an abandoned one, and so that no other
-/// supervisor removes it.
+/// Locks the folder for the life of this process, so that it does not count as abandoned and no other supervisor
+/// removes it.
 fn lock_folder(folder: &Path) {
-    // Without the lock, its age still protects it.
+    // Without the lock, the folder is still protected by its age.
     let locked = File::open(folder).ok().filter(|folder| folder.try_lock_shared().is_ok());
     lock(&HELD).extend(locked);
 }
 
-/// The least age of a folder that is removed as abandoned.
+/// The minimum age of an abandoned folder that is removed.
 const MIN_AGE: Duration = Duration::from_secs(3_600);
 
-/// Removes old folders with this prefix that no process has locked: their engines and supervisors were killed together.
+/// Removes old folders with this prefix that are not locked by any process: their engines and supervisors were killed
+/// together.
 pub fn remove_abandoned(around: &Path, prefix: &str) {
     let Some(before) = SystemTime::now().checked_sub(MIN_AGE) else { return };
     for entry in fs::read_dir(around).into_iter().flatten().flatten() {
@@ -75,7 +76,7 @@ pub fn remove_abandoned(around: &Path, prefix: &str) {
     }
 }
 
-/// The files of a killed engine that a supervisor removes.
+/// The temporary files of a killed engine, to be removed by a supervisor.
 #[cfg(target_os = "linux")]
 pub(in crate::exec) struct TempCleanup {
     /// The parent folder, opened before any mount.
@@ -85,7 +86,7 @@ pub(in crate::exec) struct TempCleanup {
 
 #[cfg(target_os = "linux")]
 impl TempCleanup {
-    /// Opens the folders, if the supervisors own them; must be called before mounting.
+    /// Opens the folders if the supervisors own them. Must be called before mounting.
     pub(in crate::exec) fn open(policy: &SandboxPolicy) -> Option<Self> {
         if policy.temp_owner == TempOwner::Caller {
             return None;
@@ -96,17 +97,17 @@ impl TempCleanup {
         Some(Self { around, path })
     }
 
-    /// Removes the folder, unless other supervisors use it: the last one removes it. In the view of a command it may be
-    /// `/tmp`, and without it nothing that is mounted below is found.
+    /// Removes the folder, unless other supervisors still use it. In the view of a command, the folder may be mounted
+    /// at `/tmp`; without it, anything mounted below is not found.
     pub(in crate::exec) fn run(self) {
         let Self { around, path } = self;
-        // An attempt that fails gives up the shared lock, so one of two simultaneous ones succeeds.
+        // A failed attempt gives up the shared lock, so that one of two simultaneous attempts succeeds.
         if !lock(&HELD).iter().all(|held| held.try_lock().is_ok()) {
             return;
         }
-        // In a mount namespace, the folder may be a mount point itself.
+        // In a mount namespace, the folder itself may be a mount point.
         let _ = rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH);
-        // Or be mounted at `/tmp`, with further mounts in it that block its removal.
+        // It may also be mounted at `/tmp`, with further mounts in it that block its removal.
         let usual = Path::new("/tmp");
         let same = |a: &fs::Metadata, b: &cap_std::fs::Metadata| {
             use cap_std::fs::MetadataExt;
@@ -142,7 +143,7 @@ mod tests {
         other.try_lock_shared().unwrap();
         TempCleanup::open(&policy).unwrap().run();
         assert!(temp.is_dir());
-        // The first one has given up its lock.
+        // The first supervisor has given up its lock.
         assert!(other.try_lock().is_ok());
         drop(other);
         TempCleanup::open(&policy).unwrap().run();

@@ -13,7 +13,7 @@ pub(super) enum ClientHello {
     NotTls,
 }
 
-/// The longest first message that is read.
+/// The maximum length of the first message, in bytes.
 pub(super) const MAX_LENGTH: usize = 64 * 1024;
 
 /// Parses the first bytes of a client (RFC 8446 §4.1.2, RFC 6066 §3).
@@ -54,7 +54,7 @@ fn server_name(body: &[u8]) -> Option<String> {
     const HOST_NAME: u8 = 0;
 
     let mut body = ByteReader(body);
-    // Version and random bytes, then session ID, cipher suites, compression methods.
+    // The body begins with version and random bytes; session ID, cipher suites and compression methods follow.
     body.take(2 + 32)?;
     for width in [1, 2, 1] {
         let length = body.number(width)?;
@@ -77,7 +77,7 @@ fn server_name(body: &[u8]) -> Option<String> {
         }
         let length = names.number(2)?;
         let name = std::str::from_utf8(names.take(length)?).ok()?;
-        // Exactly one name: servers differ in which of two they use.
+        // Exactly one name is allowed: given two, servers differ in which one they use.
         if !names.0.is_empty() || found.replace(name.to_owned()).is_some() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The hosts that commands may reach, and the addresses that a name may resolve to.
+//! The hosts that commands may reach, and the addresses that their names may resolve to.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -10,18 +10,18 @@ use thiserror::Error;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllowedHosts(Vec<HostPattern>);
 
-/// One entry of the list: `packages.example.com`, `*.example.org`, either with `:PORT`.
+/// An entry of the list: `packages.example.com` or `*.example.org`, optionally with `:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HostPattern {
-    /// In lower case, without `*.` and without a final dot.
+    /// The name in lower case, without `*.` and without a final dot.
     name: String,
     /// Whether it matches every name below `name` instead of `name` itself.
     is_wildcard: bool,
-    /// The only port; `None` for every port.
+    /// The only allowed port; `None` for every port.
     port: Option<u16>,
 }
 
-/// Why an entry of the list is invalid.
+/// An error in an entry of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("'{entry}' {problem}")]
 pub struct HostPatternError {
@@ -29,26 +29,26 @@ pub struct HostPatternError {
     problem: &'static str,
 }
 
-/// Why a connection was refused.
+/// The reason for refusing a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
 pub enum ConnectionRefusal {
-    /// No entry of the list allows it.
+    /// No entry of the list allows the host and port.
     #[error("{0}:{1} is not in sandbox.allowed_hosts")]
     NotAllowed(String, u16),
-    /// An address instead of a name.
+    /// The host is an address instead of a name.
     #[error("{0}:{1} is an address, and sandbox.allowed_hosts accepts names only")]
     Address(String, u16),
     /// The name resolves to an address that its entry does not allow.
     #[error("{host} resolves to {address}, {why}")]
     InternalAddress {
-        /// The name.
+        /// The requested name.
         host: String,
-        /// Its address.
+        /// The address of the name.
         address: IpAddr,
-        /// Why it is not allowed.
+        /// The reason why the address is not allowed.
         why: &'static str,
     },
-    /// TLS for another host than that of the connection.
+    /// TLS for a host other than that of the connection.
     #[error("a connection to {host} requested {asked} inside TLS")]
     OtherName {
         /// The host of the connection.
@@ -71,7 +71,7 @@ impl FromIterator<HostPattern> for AllowedHosts {
 }
 
 impl AllowedHosts {
-    /// Returns whether servers on this machine are allowed.
+    /// Returns whether the list allows servers on this machine.
     #[cfg(target_os = "linux")]
     pub(super) fn has_localhost(&self) -> bool {
         self.0.iter().any(HostPattern::is_localhost)
@@ -81,7 +81,7 @@ impl AllowedHosts {
     ///
     /// # Errors
     ///
-    /// Fails when no entry allows it, and when the host is an address.
+    /// Fails when no entry allows the connection, and when the host is an address.
     pub(super) fn find(&self, host: &str, port: u16) -> Result<&HostPattern, ConnectionRefusal> {
         let host = normalize_host(host);
         if is_address(&host) {
@@ -102,7 +102,7 @@ impl HostPattern {
     ///
     /// # Errors
     ///
-    /// Fails when it is not a name or a pattern of names, optionally with a port.
+    /// Fails when the entry is not a name or a pattern of names, optionally with a port.
     pub fn parse(entry: &str) -> Result<Self, HostPatternError> {
         let invalid = |problem| HostPatternError { entry: entry.to_owned(), problem };
         let not_a_host = || {
@@ -154,10 +154,10 @@ impl HostPattern {
         self.port.is_some()
     }
 
-    /// Checks an address that the name resolves to.
+    /// Checks an address of the name.
     ///
-    /// Loopback addresses are allowed for `localhost` only, private networks for names listed in full, and link-local
-    /// and metadata addresses, at which clouds issue credentials, for no name.
+    /// Loopback addresses are allowed for `localhost` only, and private networks for names that are listed in full.
+    /// Link-local addresses, and metadata addresses, at which clouds issue credentials, are not allowed for any name.
     ///
     /// # Errors
     ///
@@ -209,12 +209,12 @@ const METADATA: [IpAddr; 5] = [
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-/// Returns whether an address belongs to an interface of this machine: packets to it would come from itself.
+/// Returns whether an address belongs to an interface of this machine: packets to it then have it as their source, too.
 fn is_own(address: IpAddr) -> bool {
     let address = address.to_canonical();
     let any: IpAddr =
         if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    // Connecting sends nothing; it selects the source address.
+    // `connect` sends nothing; it selects the source address.
     UdpSocket::bind((any, 0))
         .and_then(|socket| socket.connect((address, 9)).and_then(|()| socket.local_addr()))
         .is_ok_and(|own| own.ip() == address)
@@ -258,7 +258,7 @@ fn address_scope(address: IpAddr) -> AddressScope {
     }
 }
 
-/// Returns a name in its form for comparison: in lower case, without a final dot.
+/// Returns a name in its form for comparison, in lower case and without a final dot.
 pub(super) fn normalize_host(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
@@ -272,7 +272,7 @@ pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 253 && name.split('.').all(is_label)
 }
 
-/// Returns whether a host is an address in any spelling that resolvers accept: `127.1`, `0x7f000001`, `[::1]`.
+/// Returns whether a host is an address, in any notation that resolvers accept: `127.1`, `0x7f000001`, `[::1]`.
 fn is_address(host: &str) -> bool {
     if host.contains('[') || host.parse::<IpAddr>().is_ok() {
         return true;

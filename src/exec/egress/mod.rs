@@ -1,11 +1,11 @@
-//! The proxy of a confined network, which reaches listed hosts only.
+//! The proxy of a confined network, through which commands reach only listed hosts.
 //!
-//! With [`NetworkAccess::List`](super::NetworkAccess::List), commands run in a network namespace with nothing but the
-//! loopback interface. The process that creates the namespace opens a socket there and passes it to the engine, which
-//! accepts its connections from outside: the socket belongs to the namespace, the proxy does not. The proxy accepts
-//! HTTP requests and `CONNECT`, one for each connection. It resolves a name once and connects to the result, accepts no
-//! addresses, and refuses a tunnel whose TLS names another host. A confined command has no other resolver, route or
-//! socket.
+//! With [`NetworkAccess::List`](super::NetworkAccess::List), commands run in a network namespace that has only the
+//! loopback interface. The process that creates the namespace opens a socket in it and passes the socket to the engine.
+//! The socket belongs to the namespace, while the proxy that accepts its connections runs outside. The proxy accepts
+//! HTTP requests and `CONNECT`, one request per connection. It resolves a name once and connects to the result, accepts
+//! no addresses, and refuses a tunnel whose TLS handshake names another host. A confined command has no other resolver,
+//! route or socket.
 //!
 //! Refusals are collected for the result of the command ([`EgressProxy::finish`]).
 
@@ -40,22 +40,22 @@ const ALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time limit for a client to send the head of its request, and again for its first TLS message.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long to pause when no connection can be accepted.
+/// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The most simultaneous connections of one worker.
+/// The maximum number of simultaneous connections of one worker.
 const MAX_CONNECTIONS: usize = 256;
 
-/// The most simultaneous connections of all workers.
+/// The maximum number of simultaneous connections of all workers.
 const MOST_OF_ALL: usize = 1024;
 
-/// The most connections in the queue of a socket.
+/// The maximum number of connections in the queue of a socket.
 const MOST_WAITING: usize = 65_536;
 
-/// The number of connections of all workers.
+/// The current number of connections of all workers.
 static OF_ALL: AtomicUsize = AtomicUsize::new(0);
 
-/// The most refusals kept for one command.
+/// The maximum number of refusals kept for one command.
 const MAX_REFUSALS: usize = 20;
 
 /// A proxy that serves one socket until it is dropped.
@@ -68,11 +68,11 @@ struct ProxyState {
     hosts: AllowedHosts,
     refused: Mutex<Vec<ConnectionRefusal>>,
     open: Mutex<OpenConnections>,
-    /// The most simultaneous connections of this worker, and of all.
+    /// The maximum numbers of simultaneous connections, of this worker and of all.
     most: [usize; 2],
 }
 
-/// The connections that are open.
+/// The open connections.
 #[derive(Default)]
 struct OpenConnections {
     next: u64,
@@ -94,13 +94,13 @@ impl EgressProxy {
             open: Mutex::default(),
             most: most(getrlimit(Resource::Nofile).current),
         });
-        // A connection that poll reported may be gone when it is accepted.
+        // A connection that `poll` reported may be gone by the time it is accepted.
         listener.set_nonblocking(true)?;
         let (accepting, serving) = (listener.try_clone()?, Arc::clone(&shared));
         let body = move || {
             loop {
                 let mut fds = [PollFd::new(&accepting, PollFlags::IN)];
-                // Shutting the socket down ends this.
+                // The wait ends when the socket is shut down.
                 let _ = poll(&mut fds, None);
                 let mut open = lock(&serving.open);
                 match accepting.accept() {
@@ -112,7 +112,7 @@ impl EgressProxy {
                     }
                     Err(_) if open.is_closing => return,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    // Without a free descriptor, for example, the connection stays in the queue.
+                    // For example, without a free descriptor, the connection stays in the queue.
                     Err(_) => {
                         drop(open);
                         thread::sleep(PAUSE);
@@ -124,11 +124,11 @@ impl EgressProxy {
         Ok(Self { listener, shared })
     }
 
-    /// Closes all connections of a command that has ended, and returns its refusals, without repetitions.
+    /// Closes all connections of the ended command, and returns its refusals, without repetitions.
     pub(super) fn finish(&self) -> Vec<ConnectionRefusal> {
         let mut open = lock(&self.shared.open);
         open.close();
-        // Connections in the queue are of the same command.
+        // Connections in the queue belong to the same command.
         let _ = (0..MOST_WAITING).take_while(|_| self.listener.accept().is_ok()).count();
         drop(open);
         std::mem::take(&mut *lock(&self.shared.refused))
@@ -151,7 +151,7 @@ impl OpenConnections {
         self.next
     }
 
-    /// Closes all connections, which wakes up the threads that serve them.
+    /// Closes all connections, and so wakes up the threads that serve them.
     fn close(&mut self) {
         for (_, ends) in self.ends.drain() {
             for end in ends {
@@ -161,15 +161,15 @@ impl OpenConnections {
     }
 }
 
-/// Returns the most simultaneous connections, of one worker and of all, for this limit of open files. A connection
-/// takes two; half of the files stay free for other use.
+/// Returns the maximum numbers of simultaneous connections, of one worker and of all, for a limit of open files. A
+/// connection takes two files; half of the files stay free for other uses.
 fn most(files: Option<u64>) -> [usize; 2] {
     let files = files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
     [MAX_CONNECTIONS.min(files / 8), MOST_OF_ALL.min(files / 4)]
 }
 
 impl ProxyState {
-    /// Serves a connection on a thread of its own. Closes it if there are too many.
+    /// Serves a connection on its own thread. Closes it if there are too many connections.
     fn serve_client(self: &Arc<Self>, number: u64, client: Arc<TcpStream>) {
         let slot = ConnectionSlot { shared: Arc::clone(self), number };
         OF_ALL.fetch_add(1, Ordering::Relaxed);
@@ -278,7 +278,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// Reads from a client with a time limit for the whole.
+/// A reader from a client, with a time limit for all reads together.
 struct TimedReader<'a> {
     client: &'a TcpStream,
     until: Option<Instant>,
@@ -308,16 +308,16 @@ impl Read for TimedReader<'_> {
     }
 }
 
-/// Returns the variables by which programs find the proxy.
+/// Returns the variables that make programs use the proxy.
 #[cfg(target_os = "linux")]
 pub(super) fn proxy_variables(proxy: SocketAddr, hosts: &AllowedHosts) -> Vec<Variable> {
     let url = format!("http://{proxy}");
     let (host, port) = (proxy.ip(), proxy.port());
-    // Java reads properties only; of its build tools, these two read them from variables.
+    // Java reads only properties; among its build tools, these two read properties from variables.
     let java = ["http", "https"]
         .map(|scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}"))
         .join(" ");
-    // Servers of the command itself, unless those of the machine are allowed.
+    // The command's own servers are reached directly, unless servers of the machine are allowed.
     let own = if hosts.has_localhost() { "" } else { "localhost,127.0.0.1,::1" };
     let names =
         ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
@@ -354,8 +354,8 @@ fn connect(addresses: &[SocketAddr]) -> Option<TcpStream> {
     })
 }
 
-/// Copies from the server to the client, while `send` copies from the client to the server. Ends when the server has
-/// ended.
+/// Copies from the server to the client, while `send` copies from the client to the server. Returns once the server has
+/// closed its end.
 fn relay(
     client: &TcpStream,
     server: &TcpStream,
@@ -378,7 +378,7 @@ fn relay(
     })
 }
 
-/// Reads the first bytes that a client sends through a tunnel, and checks that they are TLS for its host.
+/// Reads the first bytes of a client through a tunnel, and checks that they are TLS for the tunnel's host.
 fn read_client_hello(
     from: &mut impl Read,
     host: &str,
@@ -419,7 +419,7 @@ fn read_client_hello(
 mod tests {
     use super::*;
 
-    /// A server that answers each connection with the input up to the first pause, and `!`.
+    /// A server that answers each connection with the input up to the first pause, followed by `!`.
     fn echo() -> (SocketAddr, thread::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -559,7 +559,7 @@ mod tests {
             let request = format!("{start} HTTP/1.1\r\n\r\n").replace("PORT", &port.to_string());
             client.write_all(request.as_bytes()).unwrap();
             ends.extend([client, server.accept().unwrap().0]);
-            // This one never sends a request.
+            // This client never sends a request.
             ends.push(TcpStream::connect(address).unwrap());
         }
         egress.finish();
@@ -595,7 +595,7 @@ mod tests {
     fn the_proxy_ends_with_its_owner() {
         let (egress, address) = proxy(&["localhost"]);
         drop(egress);
-        // The kernel may still queue a connection; no one answers it.
+        // The kernel may still queue a connection, but it is not answered.
         let Ok(mut stream) = TcpStream::connect(address) else { return };
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let _ = stream.write_all(b"CONNECT x:1 HTTP/1.1\r\n\r\n");

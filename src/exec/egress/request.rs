@@ -1,16 +1,16 @@
-//! The one request on a connection to the proxy: `CONNECT`, or a request for an `http:` address.
+//! The single request on a connection to the proxy: `CONNECT`, or a request for an `http:` address.
 
 use std::io::{self, BufRead, Read, Write};
 
 use super::hosts::{ConnectionRefusal, normalize_host};
 
-/// The longest head of a request.
+/// The maximum length of a request's head, in bytes.
 const MAX_HEAD_LENGTH: usize = 64 * 1024;
 
-/// The longest host name, which is reported when it is refused.
+/// The maximum length of a host name; refused names are reported.
 const LONGEST_HOST: usize = 253;
 
-/// Header fields of a single connection (RFC 9110 §7.6.1).
+/// Header fields that apply to a single connection (RFC 9110 §7.6.1).
 const HOP_BY_HOP: &str = "connection keep-alive proxy-connection proxy-authenticate proxy-authorization \
     te trailer upgrade";
 
@@ -91,7 +91,7 @@ fn parse(bytes: &[u8]) -> Result<ProxyRequest, ConnectionRefusal> {
         (1, 0) if named("transfer-encoding").all(|field| text(field.value) == "chunked") => {
             BodyLength::Chunked
         }
-        // Two parsers could disagree on the end of the body.
+        // Two parsers could disagree about the end of the body.
         _ => return Err(malformed("its length is ambiguous")),
     };
     let also: Vec<String> = named("connection")
@@ -139,7 +139,7 @@ fn parse_authority(text: &str, default: Option<u16>) -> Result<(String, u16), Co
         None => (text, default),
     };
     let host = &*normalize_host(host);
-    // A second final dot would be removed by the next comparison.
+    // The next comparison would remove a second final dot.
     match port.filter(|_| !host.ends_with('.')) {
         Some(port) if !host.is_empty() && host.len() <= LONGEST_HOST && port != 0 => {
             Ok((host.to_owned(), port))
@@ -165,10 +165,10 @@ impl BodyLength {
                     .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
                     .and_then(|digits| u64::from_str_radix(digits, 16).ok())
                     .ok_or(io::ErrorKind::InvalidData)?;
-                // Chunk extensions are dropped: parsers differ in them.
+                // Chunk extensions are dropped, since parsers treat them differently.
                 write!(to, "{size:x}\r\n")?;
                 if size == 0 {
-                    // So are trailers.
+                    // Trailers are dropped, too.
                     to.write_all(b"\r\n")?;
                     break;
                 }

@@ -1,7 +1,7 @@
-//! Protected paths that do not exist.
+//! Protected paths that do not exist yet.
 //!
-//! An existing path can be made read-only, a missing one cannot. So after each command, with all its processes ended,
-//! files that it created at such paths are renamed, to a name that no program reads.
+//! An existing path can be made read-only, a missing one cannot. So after each command, once all its processes have
+//! ended, files that it created at such paths are renamed to names that no program reads.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -26,8 +26,8 @@ pub(in crate::exec) struct AbsentPaths(#[serde(with = "stored_path")] Vec<PathBu
 pub(in crate::exec) const DENIED_SUFFIX: &str = ".denied";
 
 impl AbsentPaths {
-    /// Returns the protected paths of a policy that do not exist. Paths in a repository that does not exist are not
-    /// among them: a command that creates a repository creates its hooks.
+    /// Returns the protected paths of a policy that do not exist. Paths in a repository that does not exist are left
+    /// out: a command that creates a repository creates its hooks.
     pub(in crate::exec) fn new(policy: &SandboxPolicy) -> Self {
         if policy.mode == SandboxMode::Off {
             return Self::default();
@@ -37,7 +37,7 @@ impl AbsentPaths {
             path.ancestors().skip(1).any(|folder| is_git(folder) && !folder.is_dir())
         };
         let is_absent = |path: &&PathBuf| is_missing(path) && !is_in_new(path);
-        // Resolved, so that a link found later is known to be a command's.
+        // Links are resolved, so that a link found later is known to come from a command.
         let absent = policy.protected.iter().filter(is_absent).map(|path| real_path(path));
         Self(absent.collect())
     }
@@ -53,24 +53,24 @@ impl AbsentPaths {
         self.0.is_empty()
     }
 
-    /// Returns whether a path is among them.
+    /// Returns whether the list contains a path.
     pub(in crate::exec) fn contains(&self, path: &PathBuf) -> bool {
         self.0.contains(path)
     }
 
-    /// Returns those that exist now.
+    /// Returns the paths that exist now.
     pub(in crate::exec) fn existing(&self) -> Self {
         let exists = |path: &&PathBuf| matches!(find_created(path), Ok(Some(_)));
         Self(self.0.iter().filter(exists).cloned().collect())
     }
 
-    /// Renames those that exist now, and returns their paths, also those that cannot be renamed. What is behind a link
-    /// stays, and the link is renamed.
+    /// Renames the paths that exist now, and returns them, including those that cannot be renamed. The target of a link
+    /// stays; the link is renamed.
     pub(in crate::exec) fn rename_created(&self) -> Vec<PathBuf> {
         let is_created = |path: &&PathBuf| {
             let Ok(Some((folder, name))) = find_created(path) else { return false };
             if rename_denied(&folder, name).is_err() {
-                // The command may have removed its permissions; the owner can set them.
+                // The command may have removed the folder's permissions; the owner can set them again.
                 let _ = set_folder_mode(&folder, OWNER);
                 let _ = rename_denied(&folder, name);
             }
@@ -80,14 +80,14 @@ impl AbsentPaths {
     }
 }
 
-/// Returns whether nothing is at a path. One that can't be looked at may exist.
+/// Returns whether a path does not exist. A path that can't be accessed may exist.
 fn is_missing(path: &Path) -> bool {
     path.symlink_metadata().is_err_and(|error| {
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
     })
 }
 
-/// Returns what a command has created so that a path exists: its entry, or a link in the place of one of its folders.
+/// Returns the entry that a command has created at a path, or a link that replaces one of the path's folders.
 fn find_created(path: &Path) -> io::Result<Option<(Dir, &OsStr)>> {
     match enter_canonical_parent(path) {
         Ok(place) => return Ok(exists(&place)?.then_some(place)),
@@ -95,7 +95,7 @@ fn find_created(path: &Path) -> io::Result<Option<(Dir, &OsStr)>> {
         Err(_) => {}
     }
     let mut folders: Vec<&Path> = path.ancestors().skip(1).collect();
-    // The root is no entry.
+    // The root is not an entry of a folder.
     folders.pop();
     while let Some(folder) = folders.pop() {
         let (parent, name) = enter_canonical_parent(folder)?;
@@ -112,10 +112,10 @@ fn rename_denied(folder: &Dir, name: &OsStr) -> io::Result<()> {
     free.next().map_or(Ok(()), |free| folder.rename(name, folder, free))
 }
 
-/// Returns the names under which a denied file is kept, in order: the last one is always free.
+/// Returns the possible new names of a denied file, in order; the last name is always free.
 pub(in crate::exec) fn denied_names(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     const MAX_NUMBER: u32 = 100;
-    // Leaves room for the suffix.
+    // A shorter limit than the system's leaves room for the suffix.
     const MAX_NAME: usize = 200;
 
     let name = path.file_name().unwrap_or_default().as_bytes();
@@ -139,7 +139,7 @@ pub(in crate::exec) fn is_denied_name(name: &OsStr) -> bool {
     numbered.unwrap_or(name).ends_with(DENIED_SUFFIX.as_bytes())
 }
 
-/// Returns whether there is an entry, a dangling link too.
+/// Returns whether an entry exists; a dangling link counts, too.
 fn exists((folder, name): &(Dir, &OsStr)) -> io::Result<bool> {
     match folder.symlink_metadata(name) {
         Ok(_) => Ok(true),
@@ -202,13 +202,13 @@ mod tests {
             fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         }
         assert!(path("new.denied/closed").exists());
-        // A folder may appear meanwhile; hooks of a new repository are its own.
+        // A missing folder may appear meanwhile; hooks of a new repository are its own.
         fs::create_dir_all(path("none/x")).unwrap();
         fs::create_dir_all(path("n/.git/hooks")).unwrap();
         assert_eq!(absent.rename_created(), [path("none/x")]);
     }
 
-    /// Another session's command may replace a folder at any time.
+    /// A command of another session may replace a folder at any time.
     #[test]
     fn what_is_behind_a_new_link_stays() {
         let folder = tempfile::tempdir().unwrap();
@@ -230,7 +230,7 @@ mod tests {
         assert!(absent.rename_created().is_empty());
     }
 
-    /// A command may close the folder of what it created.
+    /// A command may remove the permissions of the folder that holds a created file.
     #[test]
     fn what_is_in_a_closed_folder_is_renamed() {
         let folder = tempfile::tempdir().unwrap();

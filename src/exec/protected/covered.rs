@@ -1,8 +1,8 @@
-//! Hidden and protected files, as they were when a worker was confined.
+//! Hidden and protected files, in their state when a worker was confined.
 //!
-//! A mount covers an existing file and disappears with it: when a program outside renames a new file over a hidden one,
-//! as `docker login` does, or when a daemon creates its socket again. A missing file is not covered at all. So each
-//! worker records the files that it covers, and takes no further command once others are there.
+//! A mount covers an existing file, and disappears when a program outside replaces the file: by renaming a new file
+//! over it, as `docker login` does, or by creating a socket again, as a daemon does. A missing file is not covered at
+//! all. So each worker records the files that it covers, and accepts no further commands once these have been replaced.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -19,25 +19,25 @@ use crate::exec::confine::{Enforcement, RUNTIME_FOLDERS, SandboxGap, named_socke
 pub(in crate::exec) struct CoveredPaths {
     /// Hidden and protected paths.
     paths: BTreeMap<PathBuf, Identity>,
-    /// Sockets of other programs; `None` where access rules also hold for later ones.
+    /// Sockets of other programs; `None` if access rules also apply to sockets that are created later.
     sockets: Option<Sockets>,
 }
 
 #[derive(Debug)]
 struct Sockets {
-    /// `None` if the list could not be read.
+    /// The sockets found at the start; `None` if the list could not be read.
     found: Option<BTreeMap<PathBuf, Identity>>,
-    /// Folders of the command's own, and those that are covered as a whole.
+    /// Folders of the command itself, and folders that are covered as a whole.
     passed_over: Vec<PathBuf>,
-    /// Entries of the folder for temporary files that are not covered.
+    /// Entries of the folder for temporary files that stay uncovered.
     visible: Vec<PathBuf>,
 }
 
-/// A path itself, and its target: device, inode number (which may be reused), and creation time; `None` if it does not
-/// exist.
+/// The identities of a path itself and of its target: device, inode number (which may be reused), and creation time;
+/// `None` if the path or target does not exist.
 type Identity = [Option<(u64, u64, Option<SystemTime>)>; 2];
 
-/// The usual folder for temporary files. Commands have a private one in its place.
+/// The usual folder for temporary files, which a private folder replaces for commands.
 const TEMPORARY: &str = "/tmp";
 
 fn identity(path: &Path) -> Identity {
@@ -61,19 +61,19 @@ impl CoveredPaths {
         Self { paths, sockets: Some(sockets) }
     }
 
-    /// Drops the sockets where access rules hold for them, and where nothing covers them.
+    /// Drops the sockets if access rules apply to them, or if nothing covers them.
     pub(in crate::exec) fn limited_to(&mut self, enforced: &Enforcement) {
         if !enforced.gaps.contains(&SandboxGap::LaterSockets) {
             self.sockets = None;
         }
     }
 
-    /// Returns whether a file exists now that is not covered.
+    /// Returns whether a file now exists that is not covered.
     pub(in crate::exec) fn is_outdated(&self) -> bool {
         self.replaced().next().is_some() || self.sockets.as_ref().is_some_and(Sockets::has_more)
     }
 
-    /// Returns the paths at which something else is now, that is not covered.
+    /// Returns the paths that now hold another file, which is not covered.
     pub(in crate::exec) fn replaced(&self) -> impl Iterator<Item = &PathBuf> {
         let is_new = |(path, before): &(&PathBuf, &Identity)| {
             let now = identity(path);
@@ -84,7 +84,7 @@ impl CoveredPaths {
 }
 
 impl Sockets {
-    /// Returns whether there are other sockets, or may be.
+    /// Returns whether there are, or may be, other sockets than at the start.
     fn has_more(&self) -> bool {
         let (Some(found), Ok(now)) = (&self.found, self.now()) else { return true };
         now.iter().any(|(path, now)| found.get(path) != Some(now))
@@ -112,7 +112,7 @@ fn visible_entries(policy: &SandboxPolicy) -> Vec<PathBuf> {
     let guarded = guarded.chain(&policy.visible);
     let needed = guarded.chain([&policy.workspace]).chain(&policy.writable).chain(&home);
     let real = needed.filter_map(|path| path.canonicalize().ok());
-    // The root, the folder itself, and one name.
+    // The first three components are the root, the folder itself, and the name of the entry.
     let tops = real.filter(|path| path.starts_with(TEMPORARY));
     tops.map(|path| path.components().take(3).collect()).collect()
 }
@@ -142,7 +142,7 @@ mod tests {
         fs::rename(path("new"), path("there")).unwrap();
         assert!(covered.is_outdated());
         let covered = CoveredPaths::by(&policy);
-        // A removed file needs no cover.
+        // A removed file need not be covered.
         fs::remove_file(path("there")).unwrap();
         assert!(!covered.is_outdated());
         fs::write(path("later"), "").unwrap();

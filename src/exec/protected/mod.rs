@@ -1,7 +1,7 @@
-//! Protected paths of a workspace: what a command finds mounted over, restored or renamed.
+//! Protected paths of a workspace, and how changes of them are prevented or undone.
 //!
-//! The strongest level of confinement mounts over what is there (`covered`). Where nothing can be mounted, the content is
-//! restored after each command (`snapshot`). What does not exist yet is renamed if a command creates it (`absent_paths`).
+//! The strongest level of confinement mounts over existing paths (`covered`). If mounts are not available, the content
+//! is restored after each command (`snapshot`). If a command creates a missing path, it is renamed (`absent_paths`).
 
 pub(super) mod absent_paths;
 #[cfg(target_os = "linux")]

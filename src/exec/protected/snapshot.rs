@@ -1,7 +1,7 @@
-//! Protected files where nothing can be mounted over them.
+//! Protected files on systems where nothing can be mounted over them.
 //!
-//! Access rules of the kernel grant a folder as a whole; a file in it cannot be excluded. So its content is read before
-//! a command starts, and restored after the command and all its processes have ended.
+//! Access rules of the kernel grant a folder as a whole; a file in it cannot be excluded. So the content of protected
+//! files is read before a command starts, and restored after the command and all its processes have ended.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -26,22 +26,22 @@ pub(in crate::exec) struct ProtectedPaths {
     paths: Vec<PathBuf>,
     /// The folders that commands can write, with links resolved.
     writable: Vec<PathBuf>,
-    /// What this program writes meanwhile.
+    /// Paths that this program writes while commands run.
     own: Vec<PathBuf>,
-    /// The folder for the contents of files that can't be restored.
+    /// The folder in which the content of unrestorable files is saved.
     saved: Option<PathBuf>,
 }
 
-/// What was done about changed paths.
+/// The result of restoring changed paths.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::exec) struct RestoredPaths {
-    /// Paths that are as before.
+    /// Paths that have their previous state again.
     pub restored: Vec<PathBuf>,
     /// A sentence for each file or folder that could not be restored.
     pub failed: Vec<String>,
 }
 
-/// The folder in the state folder for the contents of files that can't be restored.
+/// The folder in the state folder for the content of files that can't be restored.
 const SAVED_FOLDER: &str = "unrestored";
 
 /// The state of protected paths at one moment.
@@ -53,7 +53,7 @@ pub(in crate::exec) struct PathSnapshot<'a> {
 
 type SavedEntries = BTreeMap<PathBuf, SavedEntry>;
 
-/// What is at a path.
+/// The state of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum SavedEntry {
     Folder { mode: u32 },
@@ -82,7 +82,7 @@ impl ProtectedPaths {
         Self { paths: Vec::new(), writable: Vec::new(), own: Vec::new(), saved: None }
     }
 
-    /// Returns whether all of them can be restored.
+    /// Returns whether all paths can be restored.
     #[cfg(any(target_os = "linux", test))]
     pub(in crate::exec) fn can_restore(&self) -> bool {
         self.snapshot().is_ok()
@@ -92,10 +92,10 @@ impl ProtectedPaths {
     ///
     /// # Errors
     ///
-    /// Fails when a limit is exceeded, and when something cannot be read.
+    /// Fails when a limit is exceeded, or when something cannot be read.
     pub(in crate::exec) fn snapshot(&self) -> io::Result<PathSnapshot<'_>> {
         let (mut roots, mut entries, mut left) = (Vec::new(), BTreeMap::new(), MAX_READ);
-        // Resolve the parents, so that a link found later is known to be the command's.
+        // Parents are resolved, so that a link found later is known to come from the command.
         let real =
             |path: &PathBuf| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
         for path in self.paths.iter().filter_map(real) {
@@ -149,7 +149,7 @@ impl PathSnapshot<'_> {
     pub(in crate::exec) fn restore_changed(self) -> RestoredPaths {
         let mut changed: Vec<PathBuf> = Vec::new();
         let mut errors = BTreeMap::new();
-        // Restoring one path can remove a link through which another one was still found.
+        // Restoring a path can remove a link through which another path was found.
         for _ in 0..=self.roots.len() {
             let found = self.roots.iter().filter(|root| !self.is_unchanged(root)).cloned();
             let found: Vec<PathBuf> = found.collect();
@@ -162,7 +162,7 @@ impl PathSnapshot<'_> {
         }
         changed.sort();
         changed.dedup();
-        // A later round may have restored it, or removed what was in the way.
+        // A later round may have restored the path, or removed an obstacle.
         errors.retain(|path, _| read_at_path(path).ok().as_ref() != self.entries.get(path));
         changed.retain(|root| !errors.keys().any(|path| path.starts_with(root)));
         let failed = errors.iter().map(|(path, error)| self.describe_failure(path, error));
@@ -196,7 +196,7 @@ impl PathSnapshot<'_> {
             && now.iter().eq(self.entries_below(root))
     }
 
-    /// Returns what was at and below a path, outer folders first.
+    /// Returns the previous entries at and below a path, outer folders first.
     fn entries_below<'a>(
         &'a self,
         root: &'a Path,
@@ -205,7 +205,7 @@ impl PathSnapshot<'_> {
         own.take_while(move |(path, _)| path.starts_with(root))
     }
 
-    /// Restores everything at and below a path, outer folders first. Adds what failed.
+    /// Restores everything at and below a path, outer folders first. Adds failures to `errors`.
     fn restore(&self, root: &Path, errors: &mut BTreeMap<PathBuf, io::Error>) {
         self.restore_ancestors(root);
         let saved: Vec<_> = self.entries_below(root).collect();
@@ -223,7 +223,7 @@ impl PathSnapshot<'_> {
                 errors.insert((*path).clone(), error);
             }
         }
-        // Set the permissions of a folder after its content.
+        // The permissions of a folder are set after its content.
         for (path, entry) in saved.iter().rev() {
             if let SavedEntry::Folder { mode } = entry {
                 let _ = open_canonical(path).and_then(|folder| set_folder_mode(&folder, *mode));
@@ -231,7 +231,7 @@ impl PathSnapshot<'_> {
         }
     }
 
-    /// Returns the folders above a path that a command can write, outer ones first.
+    /// Returns the folders above a path that commands can write, outer folders first.
     fn writable_ancestors(&self, root: &Path) -> Vec<PathBuf> {
         let writable = &self.protected.writable;
         let is_inside = |folder: &&Path| writable.iter().any(|own| folder.starts_with(own));
@@ -241,8 +241,8 @@ impl PathSnapshot<'_> {
         way
     }
 
-    /// Creates the folders above a path again if a command removed or replaced them. Links are not followed: they may
-    /// lead anywhere.
+    /// Creates the folders above a path again if a command has removed or replaced them. Links are not followed, since
+    /// they may lead anywhere.
     fn restore_ancestors(&self, root: &Path) {
         for path in self.writable_ancestors(root) {
             let Ok((folder, name)) = open_canonical_parent(&path) else { continue };
@@ -269,7 +269,7 @@ fn is_folder(path: &Path) -> bool {
     entry_at(path).is_ok_and(|found| found.is_dir())
 }
 
-/// Opens a folder, and lets its owner work in it.
+/// Opens a folder, and gives its owner the permissions to work in it.
 fn open_to_owner(parent: &Dir, name: &OsStr) -> io::Result<Dir> {
     let folder = open_below(parent, Path::new(name))?;
     set_folder_mode(&folder, folder.dir_metadata()?.mode() & 0o7777 | OWNER)?;
@@ -310,13 +310,13 @@ fn write_entry(folder: &Dir, name: &OsStr, entry: &SavedEntry) -> io::Result<()>
         }
         SavedEntry::File { mode, owner, content } => {
             let write = || replace_below(folder, name, content, *owner, *mode);
-            // What the command has made of the file may need the space.
+            // Removing the command's version of the file may free the needed space.
             write().or_else(|_| remove_entry(folder, name).and_then(|()| write()))
         }
     }
 }
 
-/// Replaces an entry by a file, once that is whole. Not written in place: the file may be a hard link to another one.
+/// Replaces an entry by a file once the file is complete. It is not written in place: the old file may be a hard link.
 fn replace_below(
     folder: &Dir,
     name: &OsStr,
@@ -328,7 +328,7 @@ fn replace_below(
         file.write_all(content)?;
         let found = file.metadata()?;
         if (found.uid(), found.gid()) != (uid, gid) {
-            // The content counts, also where the owner can't be set.
+            // The content is restored even if the owner can't be set.
             let _ = fchown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
         }
         file.set_permissions(Permissions::from_mode(mode))?;
@@ -339,7 +339,7 @@ fn replace_below(
     })
 }
 
-/// Removes everything that did not exist, except what this program writes.
+/// Removes all entries that did not exist before, except those that this program writes.
 fn remove_others(
     folder: &Dir,
     name: &OsStr,
@@ -362,7 +362,7 @@ fn remove_others(
     }
 }
 
-/// Removes a file, or a folder with everything in it, also where folders may not be written.
+/// Removes a file, or a folder with all its content, even if folders are not writable.
 pub(in crate::exec) fn remove_entry(parent: &Dir, name: &OsStr) -> io::Result<()> {
     if !parent.symlink_metadata(name)?.is_dir() {
         return parent.remove_file(name);
@@ -449,7 +449,7 @@ mod tests {
         }
     }
 
-    /// The file size limit of a process of its own stands for a full disk.
+    /// The file size limit of a separate process simulates a full disk.
     #[test]
     fn what_can_not_be_written_is_not_destroyed_and_not_called_restored() {
         let line = "trap '' XFSZ; ulimit -f 1; exec \"$0\" --exact --ignored \"$1\"";
@@ -468,7 +468,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::create_dir(path("w")).unwrap();
-        // More than a file may have, in pieces that each are allowed.
+        // The content of `large` exceeds the file size limit; that of `small` does not.
         let policy = SandboxPolicy {
             mode: SandboxMode::WorkspaceWrite,
             protected: vec![path("w/large"), path("w/small")],

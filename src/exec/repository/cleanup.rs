@@ -28,13 +28,13 @@ const HARMLESS_REBASE_COMMANDS: &str = "\
 const HARMLESS_STRATEGIES: [&str; 6] =
     ["ort", "recursive", "resolve", "octopus", "ours", "subtree"];
 
-/// What replaces an item that is not harmless.
+/// The replacement of a harmful item.
 enum Replacement {
-    /// This content, with the permissions from before if there were some, for this reason.
+    /// This content for the given reason; with the previous permissions, if any.
     Content(Vec<u8>, Option<u32>, String),
-    /// The same file with these permissions, for this reason.
+    /// The same file with these permissions, for the given reason.
     Permissions(u32, String),
-    /// Nothing: the item is renamed, for this reason.
+    /// None: the item is renamed, for the given reason.
     Rename(String),
 }
 
@@ -52,13 +52,12 @@ pub(super) struct RootState<'a> {
     pub is_read_only: &'a dyn Fn(&Path) -> bool,
     /// Whether a folder was scanned as a repository, with its settings and hooks.
     pub is_repository: &'a dyn Fn(&Path) -> bool,
-    /// Folders that commands may write, and that are not scanned.
+    /// Folders that commands may write, but that are not scanned.
     pub private: &'a [PathBuf],
 }
 
 impl RootState<'_> {
-    /// Returns whether the value of a setting in a configuration leads to what was scanned, or to what commands cannot
-    /// change.
+    /// Returns whether the value of a setting leads to a scanned path, or to a path that commands cannot change.
     fn is_fine(&self, root: &ScanRoot, path: &Path, value: PlaceValue<'_>) -> bool {
         match value {
             PlaceValue::WorkTree(value) => is_target_inside(root, path, Path::new(value)),
@@ -75,7 +74,7 @@ impl RootState<'_> {
         }
     }
 
-    /// Returns whether a configuration, which may be the same as before, leads elsewhere now.
+    /// Returns whether a configuration, even if unchanged, now leads elsewhere.
     fn is_moved(&self, root: &ScanRoot, path: &Path, item: &GitItem) -> bool {
         let old = target_of(root, path, item);
         let remotes = || parse_settings(&item.content).unwrap_or_default();
@@ -90,7 +89,7 @@ impl RootState<'_> {
     }
 }
 
-/// Returns whether git would find the repository of a remote below one of some folders.
+/// Returns whether git would find the repository of a remote below one of these folders.
 pub(super) fn leads_into(address: &str, work_tree: &Path, folders: &[PathBuf]) -> bool {
     let is_scheme =
         |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
@@ -116,9 +115,9 @@ pub(super) fn leads_into(address: &str, work_tree: &Path, folders: &[PathBuf]) -
 /// Makes changed items harmless. Returns a sentence for each.
 pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> {
     let RootState { before, now, is_read_only: is_left, .. } = *found;
-    // Each with the path that ends it.
+    // Each notice comes with the path that it ends with.
     let mut notices: Vec<(String, Option<PathBuf>)> = Vec::new();
-    // Inner items first: renaming an outer one changes their paths.
+    // Inner items come first: renaming an outer one changes their paths.
     for (path, item) in now.iter().rev() {
         let old = before.get(path);
         // A parent may be a link now.
@@ -170,11 +169,11 @@ pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> 
     notices
 }
 
-/// Makes an item harmless. Returns the path where it is kept, if there is one.
+/// Makes an item harmless. Returns the path at which the original is kept, if it is kept.
 fn apply(root: &ScanRoot, path: &Path, remedy: &Replacement) -> (io::Result<()>, Option<PathBuf>) {
     match remedy {
         Replacement::Content(content, mode, _) => {
-            // First, so that a full disk or a kill leaves no part of it at the path.
+            // The new file is written first, so that a full disk or a kill leaves no part of it at the path.
             let written = write_beside(&root.dir, path, content, *mode);
             // The rejected file stays readable.
             let kept = rename_item(&root.dir, path).ok().flatten();
@@ -188,7 +187,7 @@ fn apply(root: &ScanRoot, path: &Path, remedy: &Replacement) -> (io::Result<()>,
     }
 }
 
-/// Returns the sentence about an item; a path follows it if the item is kept.
+/// Returns the sentence about an item; if the item is kept, the caller appends its path.
 fn describe(path: &Path, made: io::Result<()>, remedy: &Replacement, is_kept: bool) -> String {
     let (Replacement::Content(_, _, why)
     | Replacement::Permissions(_, why)
@@ -220,7 +219,7 @@ struct PreviousItem<'a> {
     is_moved: bool,
 }
 
-/// Returns the folders that items refer to.
+/// Returns the folders that items refer to, by the path of the item.
 pub(super) fn find_targets(root: &ScanRoot, items: &GitItems) -> LinkTargets {
     let found = items.iter().filter_map(|(path, item)| {
         let target = target_of(root, path, item)?;
@@ -266,7 +265,7 @@ fn parse_gitdir(text: &[u8]) -> Option<PathBuf> {
     Some(OsStr::from_bytes(path).into())
 }
 
-/// Returns what must replace an item; `None` if it is harmless.
+/// Returns the replacement of an item; `None` if the item is harmless.
 fn find_replacement(
     root: &ScanRoot,
     path: &Path,
@@ -292,7 +291,7 @@ fn find_replacement(
     // Only settings and hooks of a scanned repository are checked.
     let is_repository = |target: &Path| {
         is_target_inside(root, path, target)
-            // What is not there yet, a checkout may create.
+            // A checkout may create a target that does not exist yet.
             && real_target(root, path, target).is_some_and(|target| is_known(&target))
     };
     match (item.kind, &item.content) {
@@ -383,7 +382,7 @@ fn is_harmless_step(path: &Path, line: &str) -> bool {
         return line.is_empty() || HARMLESS_STRATEGIES.contains(&line);
     }
     if name == "opts" {
-        // A file of options, of which one names a program.
+        // In this file of options, only the strategy names a program.
         let value = line.strip_prefix("strategy").map(str::trim_start);
         let value = value.and_then(|rest| rest.strip_prefix('=')).map(str::trim);
         let is_other =
@@ -398,7 +397,7 @@ fn is_harmless_step(path: &Path, line: &str) -> bool {
     line.is_empty() || line.starts_with(['#', ';']) || has_word(HARMLESS_REBASE_COMMANDS, first)
 }
 
-/// Returns the repository that contains a linked work tree, if `commondir` of that refers to it.
+/// Returns the repository that contains a linked work tree, if the `commondir` file of the work tree refers to it.
 fn own_common<'a>(path: &'a Path, target: &str) -> Option<&'a Path> {
     let around = path.parent()?.parent().filter(|around| around.ends_with("worktrees"))?;
     let is_own = Path::new(target).components().eq([Component::ParentDir, Component::ParentDir]);
@@ -412,7 +411,7 @@ fn is_target_inside(root: &ScanRoot, path: &Path, target: &Path) -> bool {
         return target.canonicalize().is_ok_and(|target| target.starts_with(&root.path));
     }
     let folder = folder.join(target);
-    // It may be created later, so the written path must stay inside.
+    // The target may be created later, so the path as written must stay inside.
     let mut depth = 0_i32;
     let is_inside = folder.components().all(|part| {
         depth += match part {
@@ -443,7 +442,7 @@ fn is_target_beside(path: &Path, target: &Path) -> bool {
     path.parent().is_some() && target.is_relative() && target.components().all(is_down)
 }
 
-/// Renames a path, so that no program follows it; removes it if that fails. Returns its new name, unless it was removed.
+/// Renames a path, so that no program follows it, or removes it if renaming fails. Returns the new name, if renamed.
 pub(super) fn rename_item(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
     let mut free = denied_names(path).filter(|path| root.symlink_metadata(path).is_err());
     let free = free.next().ok_or(io::ErrorKind::AlreadyExists)?;
@@ -460,19 +459,19 @@ fn write_file(root: &Dir, path: &Path, content: &[u8], mode: Option<u32>) -> io:
     put_in_place(root, &new, path)
 }
 
-/// Renames what was written beside a path; removes it if that fails.
+/// Moves the file written beside a path into place; removes it if that fails.
 fn put_in_place(root: &Dir, new: &Path, path: &Path) -> io::Result<()> {
     root.rename(new, root, path).inspect_err(|_| {
         let _ = root.remove_file(new);
     })
 }
 
-/// Writes a file beside its path. Returns the path that it has for now.
+/// Writes a file beside its final path. Returns its temporary path.
 fn write_beside(root: &Dir, path: &Path, content: &[u8], mode: Option<u32>) -> io::Result<PathBuf> {
     let new = path.with_file_name(format!(".{}", unique_id()));
     let write = || {
         let mut options = OpenOptions::new();
-        // No other user reads it before its own permissions are set.
+        // Other users must not read the file before its own permissions are set.
         options.write(true).create_new(true).mode(if mode.is_some() { 0o600 } else { 0o644 });
         let mut file = root.open_with(&new, &options)?.into_std();
         let written = file.write_all(content);
@@ -487,7 +486,7 @@ fn write_beside(root: &Dir, path: &Path, content: &[u8], mode: Option<u32>) -> i
     Ok(new)
 }
 
-/// Sets the permissions of a file, through no link.
+/// Sets the permissions of a file, without following links.
 fn set_permissions(root: &Dir, path: &Path, mode: u32) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
@@ -496,7 +495,7 @@ fn set_permissions(root: &Dir, path: &Path, mode: u32) -> io::Result<()> {
     file.into_std().set_permissions(Permissions::from_mode(mode))
 }
 
-/// Runs a function, with write permission in the folder of a path if it has to.
+/// Calls a function, if necessary with write permission in the folder of a path.
 fn with_writable_folder(
     root: &Dir,
     path: &Path,
@@ -510,7 +509,7 @@ fn with_writable_folder(
     })
 }
 
-/// Returns why a new configuration must not replace an old one; `None` if it may.
+/// Returns the reason why a new configuration must not replace an old one; `None` if it may.
 pub(super) fn refusal_reason(
     old: &[u8],
     new: &[u8],

@@ -1,4 +1,4 @@
-//! The record of a run, by which the cleanup is done after the program was killed.
+//! The record of a run, for cleaning up after the program was killed.
 
 use std::cell::LazyCell;
 use std::ffi::OsStr;
@@ -31,7 +31,7 @@ use crate::workspace::{
 /// The folder for records, in the state folder, with a file for each run.
 const RECORD_FOLDER: &str = "repositories";
 
-/// The record of a run, in case it is killed.
+/// The record of a run, used if the run is killed.
 #[derive(Serialize, Deserialize)]
 pub(super) struct CleanupRecord {
     #[serde(with = "stored_path")]
@@ -46,21 +46,21 @@ pub(super) struct CleanupRecord {
     /// Protected paths that did not exist.
     #[serde(default)]
     pub(super) absent: AbsentPaths,
-    /// What this program writes below protected paths.
+    /// Paths below protected ones that this program writes.
     #[serde(default, with = "stored_path")]
     pub(super) own: Vec<PathBuf>,
-    /// Folders that commands may write, and that are not scanned.
+    /// Folders that commands may write, but that are not scanned.
     #[serde(default, with = "stored_path")]
     pub(super) private: Vec<PathBuf>,
-    /// How deep the roots are searched, in their order.
+    /// The scan depths of the roots, in their order.
     #[serde(default)]
     pub(super) depths: Vec<ScanDepth>,
 }
 
-/// How long a record is kept whose folders are gone: their disk may be mounted again.
+/// The time for which a record is kept if its folders are missing: their disk may be mounted again.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The beginning of the name of a record that is not written to its end.
+/// The prefix of the name of an incomplete record.
 const UNFINISHED: &str = ".";
 
 fn is_unfinished(name: &OsStr) -> bool {
@@ -68,24 +68,24 @@ fn is_unfinished(name: &OsStr) -> bool {
 }
 
 impl CleanupRecord {
-    /// Writes the record, and returns the file, which is locked while open.
+    /// Writes the record, and returns its file, which is locked while open.
     pub(super) fn write(&self, path: &Path) -> io::Result<File> {
         if let Some(folder) = path.parent() {
             create_private_folder(folder)?;
         }
-        // No other process finds it before it is locked and whole.
+        // Other processes can find the record only once it is locked and complete.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let new = path.with_file_name(format!("{UNFINISHED}{name}"));
         let new = TemporaryFile::create(new, 0o600)?;
         new.file().try_lock()?;
         new.file().write_all(&serde_json::to_vec(self)?)?;
-        // An earlier record of the run stays.
+        // An earlier record of the run is not replaced.
         fs::hard_link(new.path(), path)?;
         new.file().try_clone()
     }
 
-    /// Does the cleanup of an interrupted run. Returns a sentence for each change, and what is left to do in folders that
-    /// can't be opened now.
+    /// Cleans up after an interrupted run. Returns a sentence for each change, and a record of the remaining work in
+    /// folders that can't be opened now.
     fn clean_up(
         self,
         user: &UserGitConfig,
@@ -132,7 +132,7 @@ impl CleanupRecord {
             notices.extend(watched.clean(&left.mounted, &[], user));
         }
         let created = absent.rename_created();
-        // In the view of a supervisor, something may be mounted there. The next start of the program sees it as it is.
+        // In the view of a supervisor, a mount may cover the path. The next start of the program sees the path itself.
         left.absent = absent.existing();
         let renamed = created.iter().filter(|path| !left.absent.contains(path));
         notices.extend(renamed.map(|path| {
@@ -142,7 +142,7 @@ impl CleanupRecord {
         (notices, (!is_done).then_some(left))
     }
 
-    /// Returns whether all of its folders are gone, and have been for long.
+    /// Returns whether all folders of the record have been missing for a long time.
     fn is_abandoned(&self, file: &File) -> bool {
         let age = file.metadata().and_then(|it| it.modified()).map(|at| at.elapsed());
         let is_gone = |path: &Path| {
@@ -151,10 +151,10 @@ impl CleanupRecord {
         matches!(age, Ok(Ok(age)) if age > KEPT) && self.roots.iter().all(|root| is_gone(&root.0))
     }
 
-    /// Writes it in the place of an earlier one, with the same time.
+    /// Replaces an earlier record, and keeps its modification time.
     fn replace(&self, records: &Dir, name: &OsStr, earlier: &File) -> io::Result<()> {
         let new = format!("{UNFINISHED}{}", name.to_string_lossy());
-        // Left by a process that was killed.
+        // A killed process may have left this file.
         let _ = records.remove_file(&new);
         replace_entry(records, name, &new, |file| {
             file.write_all(&serde_json::to_vec(self)?)?;
@@ -163,12 +163,12 @@ impl CleanupRecord {
     }
 }
 
-/// Does the cleanup of an interrupted run by its locked record. The record stays as long as it can't be read, and with
-/// what is left to do.
+/// Cleans up after an interrupted run, by its locked record. The record stays if it can't be read, and while work
+/// remains, which it then describes.
 ///
 /// # Errors
 ///
-/// Fails if the record can't be read. It is removed if it is invalid.
+/// Fails if the record can't be read. An invalid record is removed.
 fn finish_record(
     records: &Dir,
     name: &OsStr,
@@ -179,7 +179,7 @@ fn finish_record(
     let found = records.symlink_metadata(name)?;
     let own = file.metadata()?;
     if (found.dev(), found.ino()) != (own.dev(), own.ino()) {
-        // Another process has done it meanwhile.
+        // Another process has finished this record meanwhile.
         return Err(io::ErrorKind::NotFound.into());
     }
     let record = read_record(file).inspect_err(|error| {
@@ -204,7 +204,7 @@ pub fn new_record_path(state: &Path) -> PathBuf {
     state.join(RECORD_FOLDER).join(Uuid::now_v7().simple().to_string())
 }
 
-/// Makes harmless what commands of killed runs created for git. Returns a sentence for each change.
+/// Makes files harmless that commands of killed runs created for git. Returns a sentence for each change.
 pub fn finish_interrupted(state: &Path, user: impl FnOnce() -> UserGitConfig) -> Vec<String> {
     let user = LazyCell::new(user);
     let folder = state.join(RECORD_FOLDER);
@@ -217,7 +217,7 @@ pub fn finish_interrupted(state: &Path, user: impl FnOnce() -> UserGitConfig) ->
         let path = entry.path();
         let finished = File::open(&path).and_then(|file| {
             match lock_within(&file, Duration::ZERO)? {
-                // A command may have put a link in the place of a folder meanwhile.
+                // A command may have replaced a folder by a link meanwhile.
                 true => finish_record(&records, &entry.file_name(), &file, &user, open_canonical),
                 // The run is still active.
                 false => Ok(Vec::new()),
@@ -239,7 +239,7 @@ fn read_record(mut file: &File) -> io::Result<CleanupRecord> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// What a supervisor needs to clean up after a killed engine.
+/// The open folders that a supervisor needs to clean up after a killed engine.
 #[cfg(target_os = "linux")]
 pub(in crate::exec) struct DeferredCleanup {
     records: Dir,
@@ -265,11 +265,11 @@ impl DeferredCleanup {
         })
     }
 
-    /// Does the cleanup that the engine would have done.
+    /// Performs the cleanup in place of the engine.
     pub(in crate::exec) fn run(self) {
         let Ok(file) = self.records.open(&self.name) else { return };
         let file = file.into_std();
-        // Another supervisor may be doing it.
+        // Another supervisor may be cleaning up.
         if file.lock().is_err() {
             return;
         }
@@ -277,9 +277,9 @@ impl DeferredCleanup {
             Some((_, dir)) => dir.try_clone(),
             None => Err(io::ErrorKind::NotFound.into()),
         };
-        // The user's configuration stays with the engine: it may hold secrets.
+        // The user's configuration stays with the engine, since it may hold secrets.
         let user = UserGitConfig::default();
-        // The next start of the program does what is left.
+        // The next start of the program does the remaining work.
         let _ = finish_record(&self.records, &self.name, &file, &user, open);
     }
 }
@@ -290,7 +290,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder may be out of reach for a moment only: its file system may be mounted again.
+    /// A folder may be missing only temporarily: its file system may be mounted again.
     #[test]
     fn a_record_stays_until_each_of_its_folders_was_cleaned() {
         let temp = tempfile::tempdir().unwrap();
@@ -319,7 +319,7 @@ mod tests {
         };
         hook("a");
         assert!(finish().iter().any(|sentence| sentence.contains("post-checkout")));
-        // What is done is not done again.
+        // Finished work is not repeated.
         hook("a");
         assert!(finish().iter().all(|sentence| sentence.contains("can't be opened")));
         fs::remove_file(path("b")).unwrap();
@@ -328,7 +328,7 @@ mod tests {
         hook("b");
         assert!(finish().iter().any(|sentence| sentence.contains("post-checkout")));
         assert!(!file.exists());
-        // A folder in its place stands for what can't be read.
+        // A folder in place of the record stands for an unreadable record.
         fs::create_dir(&file).unwrap();
         assert!(finish()[0].contains("can't be read") && file.exists());
         fs::remove_dir(&file).unwrap();

@@ -1,7 +1,7 @@
 //! Finds the files that a command line in a configuration of git may run.
 //!
-//! A line is split as a shell does, as far as that needs no execution: quotes, escapes, variables, `~`, `cd`. What is
-//! known only when the line runs, such as the output of a command, counts as the work tree.
+//! A line is split as a shell does, as far as possible without execution: quotes, escapes, variables, `~`, `cd`. Text
+//! that is known only at run time, such as the output of a command, counts as the work tree.
 
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use std::str::Chars;
 use super::git_config::has_word;
 use super::git_words::GitWords;
 
-/// Stands for the part of a word that is not known.
+/// Stands for the unknown part of a word.
 const UNKNOWN: char = '\0';
 
-/// How deep lines in words of lines are read.
+/// The maximum nesting of lines in words of lines.
 const MAX_DEPTH: u32 = 4;
 
-/// Programs whose first argument is a file that they run; without a version at the end.
+/// Programs that run the file in their first argument, by their names without a version.
 const INTERPRETERS: &str = "\
     . ash awk bash bun dash deno fish gawk julia ksh lua luajit mawk node nodejs osascript perl \
     php pwsh pypy python Rscript ruby sed sh source tclsh zsh";
@@ -32,30 +32,30 @@ pub(super) struct CommandPaths<'a> {
     assigned: Vec<(String, String)>,
     /// The folders that relative paths may start from.
     folders: Vec<PathBuf>,
-    /// What was found, in no order.
+    /// The paths found, in no particular order.
     pub found: Vec<PathBuf>,
-    /// The commands of git.
+    /// The git commands found.
     pub git: Vec<GitWords>,
 }
 
-/// What the next word of a simple command is.
+/// The role of the next word of a simple command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WordRole {
-    /// The program, or an argument of it.
+    /// The program, or one of its arguments.
     Plain,
-    /// An argument of git: a file that is named is data.
+    /// An argument of git: a file that it names is data.
     Data,
     /// A file that an interpreter runs, or an option.
     Script,
-    /// The same, or the value of an option.
+    /// The same as `Script`, or the value of an option.
     ScriptOrValue,
-    /// A folder that becomes the current one.
+    /// The folder to change to.
     Folder,
 }
 
 impl<'a> CommandPaths<'a> {
-    /// Returns the paths in a line that runs in a work tree: files that are there, and paths of files that a program would
-    /// run if they were. Also returns the commands of git in it.
+    /// Returns the paths in a line that runs in a work tree: existing files, and paths of files that a program would
+    /// run if they existed. Also returns the git commands in the line.
     pub(super) fn find(
         line: &str,
         work_tree: &Path,
@@ -105,7 +105,7 @@ impl<'a> CommandPaths<'a> {
                     text.push(UNKNOWN);
                 }
                 ('$', _) => text.push_str(&self.expand(&mut chars, depth)),
-                // `!` stands before an alias that is a line, and negates a command.
+                // `!` marks an alias that is a command line, and negates a command.
                 ('!', None) if text.is_empty() => word = None,
                 _ => text.push(char),
             }
@@ -117,7 +117,7 @@ impl<'a> CommandPaths<'a> {
         self.git.extend(git);
     }
 
-    /// Returns the value of what follows a `$`.
+    /// Returns the expansion of the text after a `$`.
     fn expand(&mut self, chars: &mut Peekable<Chars<'_>>, depth: u32) -> String {
         let is_name = |char: &char| char.is_ascii_alphanumeric() || *char == '_';
         let (name, default) = match chars.peek() {
@@ -161,10 +161,10 @@ impl<'a> CommandPaths<'a> {
         value.filter(|value| !value.contains('$')).unwrap_or_else(|| UNKNOWN.to_string())
     }
 
-    /// Reads a word, and returns what the next one is.
+    /// Reads a word, and returns the role of the next one.
     fn read_word(&mut self, word: &str, role: WordRole, depth: u32) -> WordRole {
         if word.contains(|c: char| c.is_whitespace() || "$'\"`\\;|&()<>".contains(c)) {
-            // A line for a shell, or a name with such characters.
+            // A command line for a shell, or a name with such characters.
             self.read_line(word, depth + 1);
         }
         let program = word.rsplit('/').next().unwrap_or_default();
@@ -210,7 +210,7 @@ impl<'a> CommandPaths<'a> {
         }
     }
 
-    /// Returns where a word may lead as a path.
+    /// Returns the paths that a word may refer to.
     fn paths_of(&self, word: &str) -> Vec<PathBuf> {
         let word = match word.rsplit_once(UNKNOWN) {
             Some((_, rest)) => rest.trim_start_matches('/'),
@@ -233,7 +233,7 @@ fn add_git_word(git: &mut Option<GitWords>, word: String) {
     }
 }
 
-/// Returns a path with the home in place of `~`, and that of a neighbor in place of `~NAME`.
+/// Returns a path with `~` replaced by the home, and `~NAME` by a folder beside the home.
 pub(super) fn expand_home(path: &str, home: Option<&Path>) -> PathBuf {
     let named = path.strip_prefix('~').zip(home);
     named.map_or_else(
@@ -245,8 +245,8 @@ pub(super) fn expand_home(path: &str, home: Option<&Path>) -> PathBuf {
     )
 }
 
-/// Returns whether a word is the name of a script, which may not exist yet. Other files are named as data: an alias
-/// for `git checkout HEAD -- Cargo.lock` runs no lock file.
+/// Returns whether a word is the name of a script, which need not exist yet. Other file names are data: an alias for
+/// `git checkout HEAD -- Cargo.lock` does not run the lock file.
 fn is_script_name(word: &str) -> bool {
     word.rsplit_once('.').is_some_and(|(name, ending)| {
         !name.is_empty() && has_word(SCRIPT_ENDINGS, &ending.to_ascii_lowercase())

@@ -1,4 +1,4 @@
-//! Takes over changes of the configuration of a repository from the copy that commands write.
+//! Merges changes of a repository's configuration from the copy that commands write.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 use super::scan::{self, MAX_CONFIG};
 
-/// How often, and at what interval, a configuration locked by git is tried again.
+/// The number of attempts, and the pause between them, while a configuration is locked by git.
 const LOCK_ATTEMPTS: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Replaces a file in a folder that commands may write, whatever is at its path.
+/// Replaces a file in a folder that commands may write, whatever exists at its path.
 pub(super) fn replace_file(temp: &Dir, folder: &Path, content: &[u8]) -> io::Result<()> {
     temp.create_dir_all(folder)?;
     let new = folder.join(Uuid::now_v7().simple().to_string());
@@ -25,7 +25,7 @@ pub(super) fn replace_file(temp: &Dir, folder: &Path, content: &[u8]) -> io::Res
     })
 }
 
-/// Writes a configuration as git does: to a lock file first.
+/// Writes a configuration as git does, through a lock file.
 pub(super) fn merge_config(owner: &Dir, old: &[u8], new: &[u8]) -> io::Result<()> {
     let mut lock = create_lock(owner)?;
     let mut write = || {
@@ -36,7 +36,7 @@ pub(super) fn merge_config(owner: &Dir, old: &[u8], new: &[u8]) -> io::Result<()
         if let Ok(meta) = owner.metadata("config") {
             owner.set_permissions("config.lock", meta.permissions())?;
         }
-        // Renaming would remove the mount on the file from every running command and server.
+        // Renaming would remove the mount over the file in every running command and server.
         if in_place(owner, old.len(), new).is_ok() {
             return owner.remove_file("config.lock");
         }
@@ -47,8 +47,8 @@ pub(super) fn merge_config(owner: &Dir, old: &[u8], new: &[u8]) -> io::Result<()
     })
 }
 
-/// Creates the lock file of a configuration. Only the user can access it: what is written may be a secret, and the
-/// permissions of the configuration are set after that.
+/// Creates the lock file of a configuration. Only the user can access it: the content may be secret, and the
+/// permissions of the configuration are set later.
 fn create_lock(owner: &Dir) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);

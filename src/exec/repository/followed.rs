@@ -1,4 +1,4 @@
-//! Finds what git runs or follows in a work tree because a configuration names it.
+//! Finds the files in a work tree that git runs or follows because a configuration names them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,18 +11,18 @@ use super::{MAX_REPOSITORIES, read_file};
 use crate::workspace::worktree::named_folder;
 use crate::workspace::{LinkResolver, MAX_LINKS};
 
-/// The configuration of git that belongs to the user.
+/// The user's own git configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserGitConfig {
     home: Option<PathBuf>,
     files: Vec<PathBuf>,
-    /// Settings in variables.
+    /// Settings in environment variables.
     settings: Vec<GitSetting>,
-    /// What may be used in command lines.
+    /// The variables that command lines may use.
     variables: Vec<(String, String)>,
 }
 
-/// Variables that name a program, or a folder of programs or hooks, and a setting that git treats in the same way.
+/// Variables that name a program, or a folder of programs or hooks, each with an equivalent setting.
 const PROGRAM_VARIABLES: [(&str, &str); 15] = [
     ("EDITOR", "core.editor"),
     ("GIT_ASKPASS", "core.askpass"),
@@ -42,14 +42,15 @@ const PROGRAM_VARIABLES: [(&str, &str); 15] = [
 ];
 
 impl UserGitConfig {
-    /// Returns the files that a command line names as programs, scripts or data, in a folder. Scripts need not exist.
+    /// Returns the files that a command line, run in a folder, names as programs, scripts or data. Scripts need not
+    /// exist.
     pub fn paths_in_command(&self, line: &str, folder: &Path) -> Vec<PathBuf> {
         CommandPaths::find(line, folder, self.home.as_deref(), &self.variables).found
     }
 
-    /// Returns what git reads with this home and these variables.
+    /// Returns the git configuration for a home and environment variables.
     pub fn new(home: Option<&Path>, variables: impl Iterator<Item = (String, String)>) -> Self {
-        // Git and a shell set these.
+        // Git and the shell set these variables.
         let variables: Vec<_> =
             variables.filter(|(name, _)| !["PWD", "OLDPWD"].contains(&name.as_str())).collect();
         let value = |name: &str| {
@@ -83,7 +84,7 @@ impl UserGitConfig {
     }
 }
 
-/// Returns the configurations of the system that git may have been built to read: each installation has its own.
+/// Returns the system configurations that git may have been built to read: each installation has its own.
 fn system_files(search_path: &str) -> Vec<PathBuf> {
     let programs = std::env::split_paths(search_path).map(|folder| folder.join("git"));
     let links = LinkResolver::default();
@@ -92,8 +93,8 @@ fn system_files(search_path: &str) -> Vec<PathBuf> {
     own.chain(["/etc/gitconfig".into(), "/usr/local/etc/gitconfig".into()]).collect()
 }
 
-/// Returns what git runs or follows below `within` when it works in a folder, according to the configurations of the
-/// user and the repository: configuration files, folders of hooks, included files, programs, and links to them.
+/// Returns the paths below `within` that git, when it works in a folder, runs or follows because of the configurations
+/// of the user and the repository: configuration files, folders of hooks, included files, programs, and links to them.
 pub fn followed_by_git(
     folder: &Path,
     within: &Path,
@@ -104,7 +105,7 @@ pub fn followed_by_git(
     else {
         return Vec::new();
     };
-    // The work tree may be above.
+    // The top of the work tree may be above.
     let has_repository = |folder: &&Path| folder.join(".git").symlink_metadata().is_ok();
     let work_tree = folder.ancestors().find(has_repository).unwrap_or(&folder);
     let git = work_tree.join(".git");
@@ -147,7 +148,7 @@ pub fn followed_by_git(
         }
         files.retain(|file| !read.contains(file));
         let Some(file) = files.pop().filter(|_| read.len() < MAX_REPOSITORIES) else {
-            // Every alias is known now.
+            // All aliases are known now.
             let own = commands.drain(..);
             settings = own
                 .flat_map(|words| words.equivalent_settings(&aliases, &user.variables))
@@ -165,7 +166,8 @@ pub fn followed_by_git(
     found.paths
 }
 
-/// Returns paths below a folder, and what they lead to there: as links, by links above them, and by links in them.
+/// Returns paths below a folder, and their targets below it: of the paths as links, of links above them, and of links
+/// in them.
 pub fn with_link_targets(
     paths: impl Iterator<Item = PathBuf>,
     within: &Path,
@@ -176,7 +178,7 @@ pub fn with_link_targets(
     found.paths
 }
 
-/// Returns what paths, wherever they are, and links in them lead to below a folder.
+/// Returns the targets below a folder of paths, wherever these are, and of links in them.
 pub fn link_targets_within(
     paths: impl Iterator<Item = PathBuf>,
     within: &Path,
@@ -188,7 +190,7 @@ pub fn link_targets_within(
     found.paths
 }
 
-/// Parses a configuration that is the user's own, in any encoding and with any line ends.
+/// Parses a configuration of the user, in any encoding and with any line ends.
 fn parse_user_file(text: &[u8]) -> Option<Vec<GitSetting>> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let plain = |byte: &u8| match byte {
@@ -200,21 +202,21 @@ fn parse_user_file(text: &[u8]) -> Option<Vec<GitSetting>> {
         .or_else(|| parse_git_config(&text.iter().map(plain).collect::<Vec<u8>>()))
 }
 
-/// How often commands in settings of commands are read.
+/// The number of rounds in which commands in settings of commands are read.
 const MAX_ROUNDS: u32 = 4;
 
-/// The most entries of folders that are searched for links.
+/// The maximum number of folder entries that are searched for links.
 const MAX_ENTRIES: usize = 10_000;
 
 struct FollowedPaths<'a> {
     within: &'a Path,
     links: &'a LinkResolver,
-    /// The repository of the work tree, whose own files are protected as such.
+    /// The repository of the work tree; its own files are protected separately.
     own: [PathBuf; 3],
     paths: Vec<PathBuf>,
-    /// The number of entries that were seen.
+    /// The number of entries searched so far.
     seen: usize,
-    /// The folders elsewhere in which links were looked for; `None` to look in none.
+    /// The folders elsewhere that were searched for links; `None` to search none.
     outside: Option<BTreeSet<PathBuf>>,
 }
 
@@ -224,7 +226,7 @@ impl<'a> FollowedPaths<'a> {
         Self { within, links, own, paths: Vec::new(), seen: 0, outside: None }
     }
 
-    /// Adds a path with the links on the way to it, and what those in it lead to.
+    /// Adds a path, the links on the way to it, and the targets of links in it.
     fn add(&mut self, path: &Path) {
         let mut todo = vec![path.to_owned()];
         while let Some(path) = todo.pop() {
@@ -253,17 +255,17 @@ impl<'a> FollowedPaths<'a> {
         }
     }
 
-    /// Adds a path itself, and returns whether links are looked for in it.
+    /// Adds a path itself, and returns whether to search it for links.
     fn enters(&mut self, path: &Path) -> bool {
         let is_inside = path.starts_with(self.within);
         self.add_real(path.to_owned())
             || !is_inside && self.outside.as_mut().is_some_and(|seen| seen.insert(path.to_owned()))
     }
 
-    /// Adds the links on the way to a path, and returns where they lead, whether that exists or not.
+    /// Adds the links on the way to a path, and returns its target, which need not exist.
     fn follow_links(&mut self, mut path: PathBuf) -> PathBuf {
         for _ in 0..MAX_LINKS {
-            // The outermost one.
+            // The outermost link comes first.
             let links = path.ancestors().map(|link| {
                 link.parent()
                     .zip(self.links.read_link(link))
@@ -279,7 +281,7 @@ impl<'a> FollowedPaths<'a> {
         path
     }
 
-    /// Adds a path itself, and returns whether it is new, and inside.
+    /// Adds a path itself, and returns whether it is new and inside.
     fn add_real(&mut self, path: PathBuf) -> bool {
         let is_below = |other: &PathBuf| path.starts_with(other);
         let is_own = |own: &PathBuf| path.starts_with(own) || own.parent() == Some(&path);

@@ -1,7 +1,7 @@
 //! Configuration files of git: a parser, and the list of harmless settings.
 //!
-//! The parser follows git's own, character by character, and rejects everything else. A file that it accepts means the
-//! same to git.
+//! The parser follows git's own, character by character, and rejects everything else. So an accepted file has the same
+//! meaning to git.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,8 @@ pub(crate) struct GitSetting {
     value: Option<String>,
 }
 
-/// Settings without a subsection that neither name a program nor a file, by section; all of it if none is listed.
+/// Settings without a subsection that name neither a program nor a file, by section; an empty list is the whole
+/// section.
 const HARMLESS_SETTINGS: [(&str, &str); 19] = [
     ("advice", ""),
     ("author", "name email"),
@@ -50,7 +51,7 @@ const HARMLESS_SETTINGS: [(&str, &str); 19] = [
     ("user", "name email useconfigonly"),
 ];
 
-/// Settings of a remote, a branch or a submodule that neither name a program nor an address.
+/// Settings of a remote, a branch or a submodule that name neither a program nor an address.
 const HARMLESS_NAMED_SETTINGS: [(&str, &str); 3] = [
     (
         "branch",
@@ -110,20 +111,20 @@ impl GitSetting {
         self.value.as_deref()
     }
 
-    /// Returns the name of an alias, and its value.
+    /// Returns the name and the value of an alias.
     pub(super) fn alias(&self) -> Option<(&str, &str)> {
         let name = self.subsection.as_deref().unwrap_or(&self.name);
         Some((name, self.value.as_deref()?)).filter(|_| self.section == "alias")
     }
 
-    /// Returns the work tree that it names.
+    /// Returns the work tree that the setting names.
     pub(super) fn work_tree(&self) -> Option<&str> {
         let is_this =
             self.section == "core" && self.subsection.is_none() && self.name == "worktree";
         self.value.as_deref().filter(|_| is_this)
     }
 
-    /// Returns whether it makes git neither run a program nor follow another file.
+    /// Returns whether the setting makes git neither run a program nor follow another file.
     pub(super) fn is_harmless(&self, is_fine: &dyn Fn(PlaceValue<'_>) -> bool) -> bool {
         let value = self.value.as_deref().unwrap_or("true");
         let (section, name) = (self.section.as_str(), self.name.as_str());
@@ -144,7 +145,7 @@ impl GitSetting {
         }
     }
 
-    /// Returns a setting with a name as git writes it.
+    /// Returns the setting for a full name in git's notation.
     pub(super) fn from_key(key: &str, value: &str) -> Option<Self> {
         let (section, name) = (key.split_once('.')?.0, key.rsplit_once('.')?.1);
         let subsection = key.get(section.len() + 1..key.len() - name.len() - 1);
@@ -156,22 +157,22 @@ impl GitSetting {
         })
     }
 
-    /// Returns the address or the name of a remote that it sets.
+    /// Returns the address or the name of a remote in the value.
     pub(super) fn remote(&self) -> Option<&str> {
         let setting = (self.section.as_str(), self.name.as_str());
         self.value.as_deref().filter(|_| ADDRESS_SETTINGS.contains(&setting))
     }
 
-    /// Returns what git runs or reads because of it.
+    /// Returns the path or command in the value that git follows or runs.
     pub(super) fn followed(&self) -> Followed<'_> {
         let Some(value) = self.value.as_deref() else { return Followed::Nothing };
         match (self.section.as_str(), self.name.as_str()) {
             ("include" | "includeif", "path") => Followed::Include(value),
             ("core", "hookspath") | ("init", "templatedir") => Followed::Path(value),
             ("alias", _) if !value.starts_with('!') => Followed::GitCommand(value),
-            // A driver has a name for people.
+            // The name of a driver is a text for people.
             ("diff" | "merge", "name") => Followed::Nothing,
-            // `store` is `git credential-store`, which is looked for where programs are.
+            // `store` is `git credential-store`, which is searched for like a program.
             ("credential", "helper")
                 if !value.starts_with(['!', '/'])
                     && !value.contains([';', '|', '&', '$', '`', '(']) =>
@@ -186,7 +187,7 @@ impl GitSetting {
     }
 }
 
-/// What git runs or reads because of a setting.
+/// The path or command in a setting that git follows or runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Followed<'a> {
     Nothing,
@@ -200,7 +201,7 @@ pub(super) enum Followed<'a> {
     GitCommand(&'a str),
 }
 
-/// A value that is harmless in some places.
+/// A value that is harmless depending on where it leads.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PlaceValue<'a> {
     /// A work tree.
@@ -209,12 +210,12 @@ pub(super) enum PlaceValue<'a> {
     Remote(&'a str),
 }
 
-/// Returns whether a list of words has this one.
+/// Returns whether a list contains a word.
 pub(super) fn has_word(list: &str, word: &str) -> bool {
     list.split(' ').any(|one| one == word)
 }
 
-/// Returns whether an address uses a transport of git itself: any other scheme names a program.
+/// Returns whether an address uses a transport of git itself; any other scheme names a program.
 fn is_address(value: &str) -> bool {
     !value.starts_with('-') && !value.contains("::") && !value.contains(char::is_control)
 }
@@ -269,7 +270,7 @@ pub(super) fn format_config(settings: &[GitSetting]) -> String {
     text
 }
 
-/// Returns whether git takes a character for white space; not a form feed.
+/// Returns whether git treats a character as white space; a form feed is not.
 fn is_space(char: char) -> bool {
     matches!(char, ' ' | '\t' | '\n')
 }
@@ -329,7 +330,7 @@ impl ConfigParser<'_> {
         match self.rest.next() {
             None | Some('\n') => Some((name, None)),
             Some('=') => self.value().map(|value| (name, Some(value))),
-            // A comment here is accepted by newer versions of git only.
+            // Only newer versions of git accept a comment here.
             Some(_) => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Finds what the words of a git command make it run or follow.
+//! Finds the paths and programs that the words of a git command make git follow or run.
 
 use super::git_config::{GitSetting, has_word};
 
@@ -8,16 +8,16 @@ const COMMAND_OPTIONS: &str = "\
     open-files-in-pager parent-filter receive-pack sendmail-cmd setup smtp-server tag-name-filter \
     to-cmd tree-filter upload-pack";
 
-/// The shortest beginning of a long option that is taken for it.
+/// The minimum length of an abbreviated long option.
 const MIN_OPTION: usize = 2;
 
-/// Commands whose option `-x` takes no command line.
+/// Commands whose option `-x` does not take a command line.
 const OTHER_X_COMMANDS: &str = "check-ignore cherry-pick clean ls-files submodule svn";
 
-/// Options before the command that have a value in the next word.
+/// Options before the command that take their value from the next word.
 const VALUED_OPTIONS: &str = "-C -c --attr-source --config-env --git-dir --namespace --work-tree";
 
-/// How deep aliases of aliases are read.
+/// The maximum nesting of aliases.
 const MAX_DEPTH: u32 = 4;
 
 /// The words of a git command, without `git` itself.
@@ -25,7 +25,7 @@ const MAX_DEPTH: u32 = 4;
 pub(super) struct GitWords(pub Vec<String>);
 
 impl GitWords {
-    /// Splits the value of an alias as git does: it knows quotes and backslashes, and nothing else of a shell.
+    /// Splits the value of an alias as git does: with quotes and backslashes, and no other shell syntax.
     pub(super) fn of_alias(value: &str) -> Self {
         let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
         let mut chars = value.chars();
@@ -45,7 +45,7 @@ impl GitWords {
         Self(words)
     }
 
-    /// Returns settings that make git run and follow what these words do, with these aliases, by name.
+    /// Returns settings with the same effect as these words, after replacing aliases, which are given by name.
     pub(super) fn equivalent_settings(
         mut self,
         aliases: &[(String, String)],
@@ -71,7 +71,7 @@ impl GitWords {
         (index < self.0.len()).then_some(index)
     }
 
-    /// Returns what options set or run.
+    /// Returns settings with the effect of the options.
     fn options(&self, variables: &[(String, String)]) -> Vec<GitSetting> {
         let command = self.command_index().map_or("", |index| &self.0[index]);
         let found = self.0.iter().enumerate().filter_map(|(index, word)| {
@@ -86,7 +86,7 @@ impl GitWords {
         found.collect()
     }
 
-    /// Returns what commands run or set because of their other words.
+    /// Returns settings with the effect of the commands and their other words.
     fn commands(&self) -> Vec<GitSetting> {
         let words = self.command_index().map_or(&[][..], |index| &self.0[index..]);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -119,7 +119,7 @@ impl GitWords {
     }
 }
 
-/// Returns the key and the value of a setting that does what a long option does, with its value in the same word or the
+/// Returns the key and the value of a setting with the effect of a long option, whose value is in the same word or the
 /// next one.
 fn long_option<'a>(
     option: &'a str,
@@ -128,7 +128,7 @@ fn long_option<'a>(
 ) -> Option<(&'a str, &'a str)> {
     let (name, value) = option.split_once('=').unzip();
     let name = name.unwrap_or(option);
-    // Git takes the beginning of an option for it.
+    // Git accepts abbreviated options.
     let is = |known: &str| name.len() >= MIN_OPTION && known.starts_with(name);
     let value = value.or(next)?;
     match name {
@@ -145,7 +145,7 @@ fn long_option<'a>(
     }
 }
 
-/// Returns the same for short options, of which several may be in one word.
+/// Returns the same for short options; a word may contain several of them.
 fn short_option<'a>(
     options: &'a str,
     next: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! The repository that a workspace belongs to, if it is elsewhere.
+//! The repository of a workspace, if it is elsewhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(super) enum LinkedRepository {
 }
 
 impl LinkedRepository {
-    /// Returns the repository, if it refers back to the workspace: a file in the workspace alone could name any folder.
+    /// Returns the repository, if it refers back to the workspace; a file in the workspace alone could name any folder.
     pub(super) fn detect(workspace: &Path) -> Option<Self> {
         let file = workspace.join(".git");
         if !fs::symlink_metadata(&file).ok()?.is_file() {
@@ -58,7 +58,7 @@ pub(super) fn others(common: &Path, own: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) 
     located.unzip()
 }
 
-/// Returns the other work trees of the repository of a workspace that is a linked one.
+/// Returns the other work trees of the repository if the workspace is a linked work tree.
 pub(super) fn linked_work_trees(workspace: &Path) -> Vec<PathBuf> {
     let Some(LinkedRepository::WorkTree { own, common }) = LinkedRepository::detect(workspace)
     else {

@@ -1,14 +1,14 @@
 //! Protects git repositories in folders that commands may write.
 //!
-//! Git executes or follows files of a repository: configuration, hooks, rebase lists, pointers to other folders. A
-//! command that changes them would run a program outside of the sandbox with the user's next `git status`. So:
+//! Git executes or follows files of a repository: configuration, hooks, rebase lists, pointers to other folders. By
+//! changing them, a command could run a program outside the sandbox with the user's next `git status`. So:
 //!
-//! * Existing files are mounted read-only. The configuration, which ordinary git commands change, is a copy of the
-//!   worker's ([`CopiedFile`]); after a command, harmless changes are merged, others are rejected.
-//! * Files that a command created are found after its end and made harmless ([`RepositoryGuard::clean_up`]). Without
-//!   mounts, this applies to all files.
+//! * Existing files are mounted read-only. The configuration, which ordinary git commands change, is replaced by a copy
+//!   for each worker ([`CopiedFile`]); after a command, harmless changes are merged, others are rejected.
+//! * Files that a command has created are found after its end and made harmless ([`RepositoryGuard::clean_up`]).
+//!   Without mounts, this applies to all files.
 //! * If the engine is killed, its supervisors do this ([`DeferredCleanup`]); if they are killed too, the next start of
-//!   the program does ([`finish_interrupted`]), from a record in the state folder.
+//!   the program does ([`finish_interrupted`]), by a record in the state folder.
 
 mod cleanup;
 mod cleanup_record;
@@ -68,10 +68,10 @@ pub(super) struct RepositoryGuard {
     record_file: OnceLock<Option<File>>,
 }
 
-/// The most repositories whose files are mounted; each takes time at the start of a worker.
+/// The maximum number of repositories whose files are mounted; each delays the start of a worker.
 const MAX_REPOSITORIES: usize = 100;
 
-/// Folders of dependencies and build outputs, whose repositories change often.
+/// Folders of dependencies and build outputs; their repositories change often.
 const DEPENDENCY_FOLDERS: [&str; 6] =
     ["node_modules", "target", ".venv", "venv", "vendor", "build"];
 
@@ -102,7 +102,7 @@ impl RepositoryGuard {
         watch
     }
 
-    /// Returns the policy, extended by the paths protected for git.
+    /// Returns the policy, including the paths protected for git.
     pub(super) fn policy(&self) -> &SandboxPolicy {
         &self.policy
     }
@@ -159,8 +159,8 @@ impl RepositoryGuard {
         work_trees
     }
 
-    /// Protects what git runs or follows in the work trees below a folder because a configuration names it. Returns the
-    /// work trees.
+    /// Protects the files in the work trees below a folder that git runs or follows because a configuration names them.
+    /// Returns the work trees.
     fn protect_followed(
         &mut self,
         root: &Path,
@@ -175,14 +175,14 @@ impl RepositoryGuard {
         work_trees
     }
 
-    /// Protects what git runs or follows below a folder when it works in a work tree.
+    /// Protects the files below a folder that git runs or follows when it works in a work tree.
     fn protect_named(&mut self, work_tree: &Path, within: &Path) {
         let found =
             followed_by_git(work_tree, within, &self.policy.user_git, &LinkResolver::default());
         self.protect_all(found);
     }
 
-    /// Protects paths, and what they lead to in a folder.
+    /// Protects paths, and the targets of their links within a folder.
     fn protect_with_links(&mut self, paths: impl Iterator<Item = PathBuf>, within: &Path) {
         let found = with_link_targets(paths, within, &LinkResolver::default());
         self.protect_all(found);
@@ -194,9 +194,9 @@ impl RepositoryGuard {
         self.policy.protected.extend(new);
     }
 
-    /// Protects what the configuration of one work tree names in another folder that commands may write, and what other
-    /// programs obey there. The other work trees of the workspace's repository count as well: a run may be isolated from
-    /// the one that the user works in.
+    /// Protects paths in other writable folders that the configuration of a work tree names, and files there that other
+    /// programs obey. The other work trees of the workspace's repository count as well: the user may work in one of
+    /// them while the run is isolated from it.
     fn protect_named_elsewhere(&mut self, work_trees: &[PathBuf]) {
         let workspace = self.policy.workspace.clone();
         let siblings = linked_work_trees(&workspace);
@@ -207,9 +207,9 @@ impl RepositoryGuard {
         for folder in folders {
             let elsewhere = work_trees.iter().filter(|work_tree| !work_tree.starts_with(&folder));
             elsewhere.for_each(|work_tree| self.protect_named(work_tree, &folder));
-            // The work tree may be above.
+            // The top of the work tree may be above.
             self.protect_named(&folder, &folder);
-            // The user may work in the folder itself, and in one that the run is isolated from.
+            // The user may work in the folder itself, or in a work tree from which the run is isolated.
             let inside = work_trees.iter().copied().chain([&folder]);
             let inside = inside.filter(|path| path.starts_with(&folder) && **path != workspace);
             let inside: BTreeSet<&PathBuf> = inside.collect();
@@ -223,13 +223,13 @@ impl RepositoryGuard {
 
     /// Protects the existing files of a repository.
     fn protect(&mut self, repository: &Path) {
-        // Files of a linked work tree belong to it.
+        // The files of a linked work tree belong to that work tree.
         if repository.parent().and_then(Path::file_name) == Some(OsStr::new("worktrees")) {
             return;
         }
         for name in ["config", "config.worktree", "commondir", "hooks"] {
             let path = repository.join(name);
-            // It may be below several folders that commands may write.
+            // The repository may be below several folders that commands may write.
             let policy = &self.policy;
             let is_known = policy.copied.iter().any(|copied| copied.file == path)
                 || policy.protected.contains(&path)
@@ -257,7 +257,7 @@ impl RepositoryGuard {
         self.config_folders.push(owner);
     }
 
-    /// Makes a repository elsewhere writable if the workspace is one of its work trees. Returns the folders to scan.
+    /// Makes a repository elsewhere writable if it has the workspace as a work tree. Returns the folders to scan.
     fn add_linked_repository(&mut self) -> Vec<(PathBuf, FolderRole)> {
         let workspace = self.policy.workspace.clone();
         let Some(found) = LinkedRepository::detect(&workspace) else { return Vec::new() };
@@ -290,7 +290,7 @@ impl RepositoryGuard {
                     self.policy.writable.push(common.clone());
                     return vec![(common, FolderRole::Repository)];
                 }
-                // Work trees may be in there, too.
+                // The repository may contain work trees.
                 let names = ["objects", "refs", "logs"];
                 let parts: Vec<_> =
                     names.iter().map(|name| real_path(&common.join(name))).collect();
@@ -348,10 +348,10 @@ impl RepositoryGuard {
         }
     }
 
-    /// Makes harmless what commands created for git. Returns a sentence for each change.
+    /// Makes files harmless that commands created for git. Returns a sentence for each change.
     ///
-    /// A mount disappears when a process that has not got it replaces the file. So what is at these paths now, a command
-    /// may have written.
+    /// A mount disappears when a process outside replaces the file. So a command may have written the files now at the
+    /// paths in `uncovered`.
     pub(super) fn clean_up(&self, uncovered: &[PathBuf]) -> Vec<String> {
         let mounted = match self.is_mounted.get() {
             Some(true) => read_only_paths(&self.policy),
@@ -388,7 +388,7 @@ impl RepositoryGuard {
         open.extend(self.policy.writable.iter().filter_map(|path| path.canonicalize().ok()));
         let lent = self.policy.copied.iter().zip(&self.config_folders).zip(&before.0);
         let taken = lent.filter_map(|((lent, owner), old)| {
-            // Where nothing was copied, the command had an earlier copy, or none.
+            // Without a new copy, the command had an earlier copy, or none.
             let old = old.as_ref()?;
             let new = scan::read(&temp, &copies.join(&lent.copy).join("config"), MAX_CONFIG).ok()?;
             if new == *old {
@@ -414,7 +414,7 @@ impl RepositoryGuard {
     }
 }
 
-/// The configurations that a command got copies of; `None` for one that could not be copied.
+/// The configurations that were copied for a command; `None` for each that could not be copied.
 #[derive(Default)]
 pub(super) struct ConfigCopies(Vec<Option<Vec<u8>>>);
 
@@ -443,7 +443,7 @@ fn read_only_paths(policy: &SandboxPolicy) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the folders that commands may write, and that are not scanned.
+/// Returns the folders that commands may write, but that are not scanned.
 fn private_folders(policy: &SandboxPolicy) -> Vec<PathBuf> {
     let temp = Some(&policy.temp).filter(|temp| !temp.as_os_str().is_empty());
     let all = policy.caches.store.iter().chain(temp);
@@ -451,10 +451,10 @@ fn private_folders(policy: &SandboxPolicy) -> Vec<PathBuf> {
     all.filter_map(|path| links.resolve(path)).collect()
 }
 
-/// Returns the folder to scan for a further writable path, and how deep: if it is no work tree, it may be a cache of any
+/// Returns the folder to scan for a further writable path, and the depth: outside a work tree, it may be a cache of any
 /// size.
 fn scan_root_for(path: &Path) -> Option<(PathBuf, FolderRole, ScanDepth)> {
-    // A command may have put a link there.
+    // A command may have replaced the path by a link.
     let path = path.canonicalize().ok().filter(|real| real == path)?;
     if path.ancestors().any(|folder| folder.file_name().is_some_and(scan::is_git_name)) {
         let place =

@@ -1,4 +1,4 @@
-//! Work trees that commands create: files in them that the user's own configuration makes git run.
+//! Work trees that commands create, and the files in them that git runs because of the user's own configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use super::{MAX_REPOSITORIES, ScanRoot};
 use crate::exec::protected::absent_paths::DENIED_SUFFIX;
 use crate::workspace::LinkResolver;
 
-/// The most files that are looked at in one work tree.
+/// The maximum number of files examined in one work tree.
 const MAX_FILES: usize = 10_000;
 
-/// Returns the work trees, below a folder, to which the items of a scan belong.
+/// Returns the work trees below a folder that contain the items of a scan.
 pub(super) fn work_trees_of<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
     let work_tree = |path: &PathBuf| {
         let names = path.components().take_while(|name| !is_git_name(name.as_os_str()));
@@ -25,8 +25,8 @@ pub(super) fn work_trees_of<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Vec
     found
 }
 
-/// Renames, in work trees that are new, the files that git would run or follow because the user's configuration names
-/// them, except copies of those that the work tree around them has. Returns a sentence for each.
+/// Renames files in new work trees that git would run or follow because the user's configuration names them, except
+/// copies of files of the surrounding work tree. Returns a sentence for each.
 pub(super) fn rename_followed(
     root: &ScanRoot,
     before: &GitItems,
@@ -61,7 +61,7 @@ pub(super) fn rename_followed(
     notices
 }
 
-/// Returns the files at and below a path, without those that were renamed.
+/// Returns the files at and below a path, without renamed ones.
 fn files_at(root: &ScanRoot, path: &Path) -> Vec<PathBuf> {
     let (mut todo, mut files) = (vec![path.to_owned()], Vec::new());
     while let Some(path) = todo.pop().filter(|_| files.len() < MAX_FILES) {
@@ -78,7 +78,7 @@ fn files_at(root: &ScanRoot, path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns whether two paths have equal files, or links to the same.
+/// Returns whether two paths hold equal files, or links with the same target.
 fn has_same_content(root: &ScanRoot, path: &Path, other: &Path) -> bool {
     let file = |path: &Path| read(&root.dir, path, MAX_CONFIG).ok();
     let link = |path: &Path| root.dir.read_link_contents(path).ok();

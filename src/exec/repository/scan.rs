@@ -1,6 +1,6 @@
-//! Finds what git executes or follows below a folder.
+//! Finds the files below a folder that git executes or follows.
 //!
-//! All access goes through a handle of that folder, so that no concurrent change leads out of it.
+//! All access goes through a handle of that folder, so that a concurrent change can't lead out of it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -18,12 +18,12 @@ use crate::exec::protected::absent_paths::is_denied_name;
 use crate::exec::stored_path::{self, WithPaths};
 use crate::workspace::{OWNER, open_below, set_folder_mode};
 
-/// Something that git executes or follows.
+/// A file or link that git executes or follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GitItem {
     pub kind: GitItemKind,
     pub content: ItemContent,
-    /// The time of the last change of what has no content here.
+    /// The time of the last change, for an item without stored content.
     #[serde(default)]
     changed: Option<(i64, i64)>,
     /// The permissions of a file.
@@ -32,7 +32,7 @@ pub(super) struct GitItem {
 }
 
 impl GitItem {
-    /// Reads what is at a path.
+    /// Reads the item at a path.
     pub(super) fn read(root: &Dir, path: &Path, kind: GitItemKind, meta: &Metadata) -> Self {
         let content = match meta.is_symlink() {
             true => root.read_link_contents(path).map(ItemContent::Link),
@@ -56,13 +56,13 @@ impl GitItem {
         }
     }
 
-    /// Returns whether this is the item from before, but for permissions that turn nothing on or off.
+    /// Returns whether the item is unchanged, apart from permissions without an effect.
     pub(super) fn is_same(&self, before: &Self) -> bool {
         let is_as_before = |mode: &u32| before.mode.is_none_or(|before| before == *mode);
         self.kind == before.kind
             && self.content == before.content
             && self.changed == before.changed
-            // Git runs no hook that can't be executed.
+            // Git does not run a hook that is not executable.
             && (!self.kind.is_run() || self.mode.iter().all(is_as_before))
     }
 }
@@ -79,25 +79,25 @@ impl WithPaths for GitItem {
     }
 }
 
-/// How git uses an item.
+/// The way in which git uses an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum GitItemKind {
-    /// Reads settings from it.
+    /// Git reads settings from it.
     Config,
-    /// Runs it.
+    /// Git runs it.
     Hook,
-    /// Continues in the folder that it names: `.git` or `commondir`.
+    /// Git continues in the folder that it names: `.git` or `commondir`.
     Pointer,
-    /// Writes through it.
+    /// Git writes through it.
     Link,
-    /// Executes its content when the user continues a rebase, a merge, or a series of commits.
+    /// Git executes its content when the user continues a rebase, a merge, or a series of commits.
     Todo,
-    /// Used by another program; must stay unchanged.
+    /// Another program uses it; it must stay unchanged.
     Exact,
 }
 
 impl GitItemKind {
-    /// Returns whether it may be run, so that its permissions count.
+    /// Returns whether git may run the item, so that its permissions matter.
     fn is_run(self) -> bool {
         match self {
             Self::Hook | Self::Exact => true,
@@ -121,26 +121,26 @@ pub(super) type GitItems = BTreeMap<PathBuf, GitItem>;
 /// The bits of a file's mode that are its permissions.
 const PERMISSIONS: u32 = 0o7777;
 
-/// The most bytes of a file that are kept.
+/// The maximum size of a file whose content is kept, in bytes.
 const MAX_CONTENT: u64 = 1 << 20;
 
-/// The most bytes of a configuration.
+/// The maximum size of a configuration, in bytes.
 pub(super) const MAX_CONFIG: u64 = 64 << 20;
 
-/// The least age of a folder's change that distinguishes it from the next one by its time.
+/// The minimum age at which the time of a folder's change distinguishes it from the next change.
 const MIN_CHANGE_AGE: Duration = Duration::from_secs(1);
 
 /// Files that control how git continues an operation.
 const CONTINUATION_FILES: [&str; 5] = ["git-rebase-todo", "todo", "strategy", "opts", "apply-opt"];
 
-/// Their folders in a repository.
+/// The folders of these files in a repository.
 const OPERATION_FOLDERS: [&str; 3] = ["rebase-merge", "rebase-apply", "sequencer"];
 
 /// Folders of remotes in a repository.
 const REMOTE_FOLDERS: [&str; 2] = ["branches", "remotes"];
 
-/// The number of folders that are checked after each command; the others are watched. Setting a watch costs more than a
-/// check.
+/// The number of folders that are checked after each command; further folders are watched. Setting a watch costs more
+/// than a check.
 const UNWATCHED: usize = 256;
 
 /// Finds items, and remembers unchanged folders.
@@ -150,30 +150,30 @@ pub(super) struct Scanner {
     folders: Vec<KnownFolder>,
     /// The repositories found.
     repositories: Vec<PathBuf>,
-    /// Names that are looked for in work trees.
+    /// File names to look for in work trees.
     names: Vec<OsString>,
     /// Whether all folders could be read.
     is_complete: bool,
-    /// How deep below the root folders are looked at.
+    /// The depth of the scan below the root.
     depth: ScanDepth,
     watches: Watches,
     /// The device of the root.
     device: Option<u64>,
 }
 
-/// How deep a scan goes.
+/// The depth of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ScanDepth {
-    /// To the end.
+    /// No limit.
     #[default]
     Whole,
-    /// As deep as there are few folders; the first scan decides.
+    /// All levels until the number of folders reaches a limit; the first scan determines the level.
     Bounded,
-    /// This many folders.
+    /// This number of levels.
     Levels(usize),
 }
 
-/// How many folders are looked at where the depth is bounded, in whole levels.
+/// The number of folders at which a bounded scan stops, after a whole level.
 const MAX_FOLDERS: usize = 20_000;
 
 /// A folder that was scanned.
@@ -188,14 +188,14 @@ struct KnownFolder {
 struct ScannedFolder {
     /// Device and inode number.
     identity: (u64, u64),
-    /// The time of its last change; `None` if too recent to be distinguished from the next one.
+    /// The time of the last change; `None` if it is too recent to be distinguished from the next change.
     changed: Option<(i128, i128)>,
-    /// Set before the folder was read.
+    /// The watch, which was set before the folder was read.
     watch: Option<WatchId>,
     folders: Vec<OsString>,
     /// Entries that are neither folders nor plain files, and those that git may follow.
     special: Vec<OsString>,
-    /// Entries with a name that is looked for.
+    /// Entries whose names are looked for.
     named: Vec<OsString>,
     is_repository: bool,
 }
@@ -205,20 +205,20 @@ struct ScannedFolder {
 pub(super) enum FolderRole {
     /// Part of a work tree, or of a folder of work trees.
     WorkTree,
-    /// The folder of a repository.
+    /// A repository.
     Repository,
-    /// Holds the state of an interrupted operation.
+    /// A folder with the state of an interrupted operation.
     Operation,
-    /// Holds hooks.
+    /// A folder of hooks.
     Hooks,
-    /// Holds remotes, each in a file of its own: what came before their settings.
+    /// A folder of remotes, one per file; git's older form of the settings of remotes.
     Remotes,
     /// Another folder in a repository.
     Inside,
 }
 
 impl Scanner {
-    /// Returns the items below a folder of the given role, and the folders of repositories.
+    /// Returns the items below a folder of the given role, and the folders that are repositories.
     pub(super) fn scan(&mut self, root: &Dir, first: FolderRole) -> (GitItems, Vec<PathBuf>) {
         self.watches.update();
         let is_same = |seen: &KnownFolder| {
@@ -239,17 +239,17 @@ impl Scanner {
             }
         }
         if !extended.is_empty() {
-            // What was found is protected or made harmless by its path, so its folders stay usable.
+            // Found paths are protected or made harmless by path, so the folders that lead to them stay accessible.
             let named: Vec<PathBuf> = self.named().collect();
             let found = || items.keys().chain(&self.repositories).chain(&named);
             extended.retain(|folder| !found().any(|path| path.starts_with(&folder.path)));
-            // Inner ones first: they are reached through the outer ones.
+            // Inner folders come first, since they are reached through the outer ones.
             extended.into_iter().rev().for_each(|folder| folder.give_back(root));
         }
         (items, self.repositories.clone())
     }
 
-    /// Walks all folders. Returns those whose permissions it had to extend.
+    /// Walks all folders. Returns those whose permissions were extended.
     fn walk(&mut self, root: &Dir, first: FolderRole) -> Vec<ExtendedFolder> {
         let known = self.folders.drain(..).map(|seen| (seen.path, seen.folder));
         let mut known: HashMap<PathBuf, ScannedFolder> = known.collect();
@@ -278,7 +278,7 @@ impl Scanner {
             let old = known.remove(&path).filter(|old| {
                 match (self.watches.is_set(old.watch), is_parent_same) {
                     (true, true) => true,
-                    // Its parent has changed: the folder may be at another path now.
+                    // The parent has changed, so the folder may be at another path now.
                     (true, false) => {
                         stat(root, &path).is_some_and(|(identity, _)| identity == old.identity)
                     }
@@ -310,13 +310,13 @@ impl Scanner {
         extended
     }
 
-    /// Returns what the last scan found in work trees of these names.
+    /// Returns the paths of the looked-for names that the last scan found in work trees.
     pub(super) fn named(&self) -> impl Iterator<Item = PathBuf> {
         let work_trees = self.folders.iter().filter(|seen| seen.place == FolderRole::WorkTree);
         work_trees.flat_map(|seen| seen.folder.named.iter().map(|name| seen.path.join(name)))
     }
 
-    /// Looks for these names, too.
+    /// Adds names to look for.
     pub(super) fn with_names(self, names: Vec<OsString>) -> Self {
         Self { names, ..self }
     }
@@ -331,17 +331,17 @@ impl Scanner {
         Self { watches: Watches::wanted(), ..Self::new(depth) }
     }
 
-    /// Returns how deep it goes.
+    /// Returns the depth of the scan.
     pub(super) fn depth(&self) -> ScanDepth {
         self.depth
     }
 
-    /// Returns whether the last scan found a repository in a folder.
+    /// Returns whether the last scan found that a folder is a repository.
     pub(super) fn is_repository(&self, path: &Path) -> bool {
         self.repositories.iter().any(|found| found == path)
     }
 
-    /// Reads a folder. One whose permissions it has to extend is among `extended` then.
+    /// Reads a folder. If its permissions have to be extended, it is added to `extended`.
     fn read(
         &mut self,
         root: &Dir,
@@ -349,7 +349,7 @@ impl Scanner {
         extended: &mut Vec<ExtendedFolder>,
     ) -> Option<ScannedFolder> {
         let (dir, entries, was_extended) = open_folder(root, path)?;
-        // What is in it can only be looked at after it is read again.
+        // The content of such a folder is accessible only once it has been read again.
         let is_open = was_extended.is_none();
         extended.extend(was_extended);
         let meta = dir.dir_metadata().ok()?;
@@ -358,7 +358,7 @@ impl Scanner {
         }
         let is_watched = is_open && self.folders.len() >= UNWATCHED;
         let watch = is_watched.then(|| self.watches.add(&dir, meta.dev())).flatten();
-        // A configuration can name any file among the hooks.
+        // A configuration can name any file in a folder of hooks.
         let lists_all = path.file_name().is_some_and(|name| {
             name == "hooks" || REMOTE_FOLDERS.iter().any(|other| name == *other)
         });
@@ -399,7 +399,7 @@ impl Scanner {
 }
 
 impl ScanDepth {
-    /// Returns whether folders of a level are deeper; the root has level 0.
+    /// Returns whether the folders of a level are too deep; the root has level 0.
     fn is_below(self, level: usize) -> bool {
         match self {
             Self::Whole | Self::Bounded => false,
@@ -409,7 +409,7 @@ impl ScanDepth {
 }
 
 impl ScannedFolder {
-    /// Returns whether the folder is at this path and unchanged.
+    /// Returns whether the folder is still at this path, and unchanged.
     fn is_at(&self, root: &Dir, path: &Path) -> bool {
         let known = self.changed.map(|changed| (self.identity, changed));
         known.is_some() && stat(root, path) == known
@@ -417,13 +417,13 @@ impl ScannedFolder {
 }
 
 impl FolderRole {
-    /// Returns the role of a folder in this one.
+    /// Returns the role of a subfolder.
     fn child_role(self, name: &OsStr) -> Self {
         let is = |names: &[&str]| names.iter().any(|other| name == *other);
         match self {
             _ if is_git_name(name) => Self::Repository,
             Self::WorkTree => Self::WorkTree,
-            // Each of these may be a repository, too.
+            // Each of these folders may be a repository, too.
             Self::Repository | Self::Operation | Self::Hooks | Self::Remotes if name == "hooks" => {
                 Self::Hooks
             }
@@ -449,12 +449,12 @@ fn is_special(kind: FileType, name: &OsStr) -> bool {
         || CONTINUATION_FILES.iter().any(|other| name == *other)
 }
 
-/// Returns whether git ignores a file among the hooks.
+/// Returns whether git ignores a file in a folder of hooks.
 fn is_sample(name: &OsStr) -> bool {
     name.as_bytes().ends_with(b".sample")
 }
 
-/// Reads an entry as an item; `None` if git does not follow it in this folder.
+/// Reads an entry as an item; `None` if git does not follow the entry in this folder.
 fn read_item(root: &Dir, path: &Path, name: &OsStr, place: FolderRole) -> Option<GitItem> {
     if place == FolderRole::WorkTree && !is_git_name(name) {
         return None;
@@ -476,7 +476,7 @@ fn read_item(root: &Dir, path: &Path, name: &OsStr, place: FolderRole) -> Option
         {
             GitItemKind::Todo
         }
-        // Git runs hooks by their exact names, so one that was denied before stays denied.
+        // Git runs hooks by their exact names, so a denied hook stays denied.
         (FolderRole::Hooks, bytes) if !bytes.ends_with(b".sample") && !is_denied_name(name) => {
             GitItemKind::Hook
         }
@@ -516,8 +516,8 @@ fn is_kernel_file_system(_: &Dir) -> bool {
     false
 }
 
-/// Returns device, inode number and last change of a folder. These are only compared, so links in the path do not
-/// matter.
+/// Returns device, inode number and last change of a folder. They are only used in comparisons, so links in the path do
+/// not matter.
 fn stat(root: &Dir, path: &Path) -> Option<((u64, u64), (i128, i128))> {
     let found = rustix::fs::statat(root, as_folder(path), AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let changed = (found.st_ctime.into(), found.st_ctime_nsec.into());
@@ -526,11 +526,11 @@ fn stat(root: &Dir, path: &Path) -> Option<((u64, u64), (i128, i128))> {
     Some(((found.st_dev as u64, found.st_ino), changed))
 }
 
-/// Opens a folder and its list of entries. Where its permissions don't allow that, they are extended first.
+/// Opens a folder and its list of entries, after extending its permissions if necessary.
 fn open_folder(root: &Dir, path: &Path) -> Option<(Dir, ReadDir, Option<ExtendedFolder>)> {
     let open = || {
         let folder = root.open_dir(as_folder(path))?;
-        // What is in a folder can't be reached without the permission to search it.
+        // Without the permission to search the folder, its content can't be reached.
         rustix::fs::accessat(&folder, ".", Access::EXEC_OK, AtFlags::empty())?;
         let entries = folder.entries()?;
         Ok::<_, io::Error>((folder, entries))
@@ -549,12 +549,12 @@ fn open_folder(root: &Dir, path: &Path) -> Option<(Dir, ReadDir, Option<Extended
     }
 }
 
-/// Returns the path of a folder below another one as a path that isn't empty.
+/// Returns the relative path of a folder as a path that isn't empty.
 fn as_folder(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// A folder whose owner has all permissions until they are given back.
+/// A folder on which the owner has all permissions until the original ones are restored.
 pub(super) struct ExtendedFolder {
     path: PathBuf,
     /// Device and inode number.
@@ -564,7 +564,7 @@ pub(super) struct ExtendedFolder {
 }
 
 impl ExtendedFolder {
-    /// Gives the owner all permissions of a folder.
+    /// Gives the owner all permissions on a folder.
     pub(super) fn extend(root: &Dir, path: &Path) -> io::Result<Self> {
         let folder = open_below(root, path)?;
         let meta = folder.dir_metadata()?;
@@ -573,7 +573,7 @@ impl ExtendedFolder {
         Ok(Self { path: path.to_owned(), identity: (meta.dev(), meta.ino()), mode })
     }
 
-    /// Gives the folder its permissions back, if it is still there.
+    /// Restores the original permissions, if the folder still exists.
     pub(super) fn give_back(self, root: &Dir) {
         let Ok(folder) = open_below(root, &self.path) else { return };
         let is_it = |meta: Metadata| (meta.dev(), meta.ino()) == self.identity;
@@ -617,7 +617,7 @@ mod tests {
             let name = format!("d{number}/e");
             let (folder, inner) = (format!("root/d{number}"), format!("root/{name}"));
             match number % 8 {
-                // Created in place, or moved there with one of its parents.
+                // The repository is created in place, or moved there with one of its parents.
                 0 => plant(&inner),
                 1 => {
                     plant("other");

@@ -8,13 +8,13 @@ use super::scan::{FolderRole, GitItems, Scanner};
 use super::{ScanRoot, new_work_trees};
 use crate::exec::confine::policy::SandboxPolicy;
 
-/// A root, and the files that git executed or followed there before the first command.
+/// A root, and the files below it that git executed or followed before the first command.
 pub(super) struct WatchedRoot {
     pub(super) root: ScanRoot,
     pub(super) place: FolderRole,
-    /// Files that must stay unchanged, where nothing is mounted.
+    /// Files that must stay unchanged, if nothing is mounted.
     pub(super) exact: Vec<PathBuf>,
-    /// What this program writes among them.
+    /// Paths among them that this program writes.
     pub(super) own: Vec<PathBuf>,
     pub(super) scanner: Scanner,
     pub(super) before: GitItems,

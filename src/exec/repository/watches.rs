@@ -1,8 +1,8 @@
 //! Watches on folders, so that unchanged ones are not scanned again.
 //!
-//! A watch is set before a folder is read, and removed at the first change of its entries. So a folder with a watch has
-//! the entries that were read. The kernel queues a change before the call that caused it returns, so all changes of a
-//! command are known at its end. File contents are not watched.
+//! A watch is set before a folder is read, and removed at the first change of its entries. So the entries of a watched
+//! folder are those that were read. The kernel queues a change before the system call that caused it returns, so all
+//! changes of a command are known at its end. Changes of file contents are not watched.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ pub(super) type WatchId = i32;
 /// The watches below a root.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
-    /// The active ones.
+    /// The active watches.
     set: HashSet<WatchId>,
     #[cfg(target_os = "linux")]
     source: Source,
@@ -28,10 +28,10 @@ pub(super) struct Watches {
 #[cfg(target_os = "linux")]
 #[derive(Debug, Default)]
 enum Source {
-    /// None, and none wanted.
+    /// None, and none is wanted.
     #[default]
     None,
-    /// Not opened yet.
+    /// A source is wanted, but not opened yet.
     Wanted,
     Open {
         queue: std::os::fd::OwnedFd,
@@ -72,8 +72,8 @@ mod linux {
 
     use super::{Source, WatchId, Watches};
 
-    /// File systems whose changes all go through this kernel and are reported: ext, XFS, Btrfs, tmpfs, overlays, F2FS,
-    /// bcachefs and ZFS.
+    /// File systems that report all their changes, because these go through this kernel: ext, XFS, Btrfs, tmpfs,
+    /// overlays, F2FS, bcachefs and ZFS.
     const LOCAL: [i64; 8] = [
         0xef53,
         0x5846_5342,
@@ -85,7 +85,7 @@ mod linux {
         0x2fc1_2fc1,
     ];
 
-    /// The most watches; a quarter of the user's limit if that is less.
+    /// The maximum number of watches; a quarter of the user's limit if that is less.
     const MOST: usize = 1 << 16;
 
     impl Watches {
@@ -94,7 +94,7 @@ mod linux {
             Self { source: Source::Wanted, ..Self::default() }
         }
 
-        /// Removes watches that have ended.
+        /// Removes ended watches.
         pub(in super::super) fn update(&mut self) {
             let Source::Open { queue, .. } = &self.source else { return };
             let mut buffer = [MaybeUninit::uninit(); 16 << 10];

@@ -1,4 +1,4 @@
-//! Watches over what this program itself writes into a workspace for others: restored, merged or applied files.
+//! Watches what this program itself writes into a workspace: restored, merged or applied files.
 
 use std::path::PathBuf;
 
@@ -7,23 +7,24 @@ use crate::exec::confine::SandboxLevel;
 use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::protected::absent_paths::AbsentPaths;
 
-/// Makes harmless, when it is dropped, what was written meanwhile and what git or another program would run or obey, as
-/// it is done after a command. A killed process's is done at the next start.
+/// A watch over files that this program writes into a workspace. When dropped, it makes harmless the files written
+/// since its start that git or another program would run or obey, as is done after a command. If the process is killed,
+/// the next start does this.
 ///
-/// Each file may have been harmless where it came from, and not in its new place.
+/// A file may have been harmless in its original place, and not in the new one.
 pub struct WriteWatch {
     absent: AbsentPaths,
     is_finished: bool,
-    // Dropped last, with its record.
+    // Dropped last, together with its record.
     guard: RepositoryGuard,
 }
 
 impl WriteWatch {
-    /// Begins to watch what a policy protects in the workspace.
+    /// Begins to watch the paths that a policy protects in the workspace.
     pub fn begin(policy: &SandboxPolicy) -> Self {
         let mut policy = policy.clone();
         policy.protected.retain(|path| path.starts_with(&policy.workspace));
-        // No command runs, which could have put a repository among its temporary files.
+        // There is no command that could have put a repository among its temporary files.
         policy.temp = PathBuf::new();
         let guard = RepositoryGuard::new(&policy);
         // Nothing is mounted.
@@ -31,7 +32,7 @@ impl WriteWatch {
         Self { absent: AbsentPaths::new(guard.policy()), is_finished: false, guard }
     }
 
-    /// Ends the watch. Returns a sentence for each file that was made harmless; the log has them, too.
+    /// Ends the watch. Returns a sentence for each file that was made harmless; the log has these sentences, too.
     pub fn finish(mut self) -> Vec<String> {
         self.end()
     }

@@ -1,4 +1,4 @@
-//! Commands that run in the background: with an input that stays open, and an output that is read while they run.
+//! Commands that run in the background: their input stays open, and their output is read while they run.
 
 use std::io::{PipeReader, PipeWriter};
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use crate::port::CancellationToken;
 /// The shortest time between two checks of the protected paths.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many times as long as a check the time to the next one is at least.
+/// The minimum pause after a check, as a multiple of the time that the check took.
 const CHECK_FACTOR: u32 = 20;
 
-/// The most denied changes of a command; it is stopped after more.
+/// The maximum number of denied changes of a command; it is stopped after more.
 const MAX_DENIED: usize = 20;
 
 impl Supervisor {
@@ -28,8 +28,9 @@ impl Supervisor {
         create_pipe()
     }
 
-    /// Runs a command with this input, as [`run`](Self::run) does, and passes its output on while it runs: 0 and standard
-    /// output, or 1 and error output. What it makes at protected paths is also looked for while it runs.
+    /// Runs a command with this input, as [`run`](Self::run) does, and passes its output on while it runs: 0 and
+    /// standard output, or 1 and error output. Files that it creates at protected paths are also looked for while it
+    /// runs.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ pub(in crate::exec) fn for_each_child(mut visit: impl FnMut(Pid)) {
     }
 }
 
-/// Reads the lists of the kernel, one for each thread; not every kernel has them.
+/// Reads the kernel's lists of children, one per thread. Returns `false` if the kernel does not have them.
 fn for_each_listed(visit: &mut impl FnMut(Pid)) -> bool {
     let Ok(threads) = fs::read_dir("/proc/self/task") else { return false };
     let mut found = false;
@@ -27,7 +27,7 @@ fn for_each_listed(visit: &mut impl FnMut(Pid)) -> bool {
     found
 }
 
-/// Checks the parent of every process.
+/// Calls the function for each process whose parent is this process.
 fn for_each_by_parent(visit: &mut impl FnMut(Pid)) {
     let own = getpid();
     let Ok(processes) = fs::read_dir("/proc") else { return };
@@ -54,13 +54,15 @@ struct Descendant {
 }
 
 /// Returns whether the descendants of this process use more memory than `most` bytes. Memory that several of them map
-/// counts once, and files in memory count even if none maps them. `shared_before` is what [`machine_shared_memory`]
-/// was before the first of them, and `own_namespace` says whether shared memory is theirs alone.
+/// counts once; files in memory count even if no descendant maps them. `shared_before` is the value of
+/// [`machine_shared_memory`] before the first descendant was started. `own_namespace` is true if shared memory belongs
+/// to the descendants alone.
 pub(in crate::exec) fn exceed_memory(most: u64, shared_before: u64, own_namespace: bool) -> bool {
     let all = descendants();
     let folder = own_namespace.then(|| rustix::fs::statvfs("/dev/shm").ok()).flatten();
     let mut files = folder.map_or(0, |all| (all.f_blocks - all.f_bfree) * all.f_frsize);
-    // No more than this: pages count for each process, and files of other programs count too. It needs one file each.
+    // The sum is an upper bound that needs one file per process: mapped pages count for each process, and files of
+    // other programs count, too.
     let growth = machine_shared_memory().saturating_sub(shared_before);
     let mapped = all.iter().map(|one| one.anonymous + one.shared).sum::<u64>();
     if mapped + files + growth <= most {
@@ -69,7 +71,7 @@ pub(in crate::exec) fn exceed_memory(most: u64, shared_before: u64, own_namespac
     let (mut anonymous, mut shared, mut seen) = (0, 0, HashSet::new());
     for one in &all {
         let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", one.pid));
-        // A process can hide it, and an old kernel has none.
+        // A process can hide the file, and an old kernel does not have it.
         let exact = |name, rough| {
             rollup.as_ref().ok().and_then(|text| kilobytes(text, name)).unwrap_or(rough)
         };
@@ -93,13 +95,13 @@ pub(in crate::exec) fn exceed_memory(most: u64, shared_before: u64, own_namespac
     anonymous + shared.max(files) > most
 }
 
-/// Returns the memory of the machine that is shared or in files, in bytes; 0 if unknown.
+/// Returns the memory of the machine that is shared or used by files, in bytes; 0 if unknown.
 pub(in crate::exec) fn machine_shared_memory() -> u64 {
     let about = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     kilobytes(&about, "Shmem:").unwrap_or(0)
 }
 
-/// Returns a value in a list of the kernel, in bytes.
+/// Returns a value from a kernel list, in bytes.
 fn kilobytes(list: &str, name: &str) -> Option<u64> {
     let line = list.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|number| number << 10)
@@ -120,7 +122,7 @@ fn descendants() -> Vec<Descendant> {
         processes.insert(pid, (parent, Descendant { pid, anonymous, shared }));
     }
     let is_ours = |mut number: i32| {
-        // Bounded: the list is not a consistent snapshot, and a parent may be gone.
+        // The loop is bounded: the list is not a consistent snapshot, and a parent may be gone.
         for _ in 0..processes.len() {
             match processes.get(&number) {
                 Some((parent, _)) if *parent == own => return true,

@@ -1,8 +1,8 @@
 //! The supervisor process: this program, started again.
 //!
-//! It is a separate process because commands should not be started from an engine with many threads and secrets, and
-//! because it outlives the engine by the moment that cleaning up takes. Starting it by hand gains nothing: it can only
-//! lose privileges of its parent.
+//! Commands should not be started from an engine with many threads and secrets, and the cleanup has to outlive the
+//! engine for a moment, so the supervisor is a separate process. Starting it manually gains nothing: it can only lose
+//! privileges of its parent.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -26,27 +26,27 @@ use crate::exec::confine::temp_folder;
 use crate::exec::repository::DeferredCleanup;
 use crate::workspace::create_canonical;
 
-/// The argument with which the program is started as a supervisor.
+/// The argument that starts the program as a supervisor.
 pub const ARGUMENT: &str = "__exec";
 
-/// The second argument for the first process of a namespace, which gets its instructions on standard input and is
-/// connected to the engine by standard output.
+/// The second argument of the first process of a namespace. This process reads its instructions from standard input,
+/// and is connected to the engine by standard output.
 #[cfg(target_os = "linux")]
 pub(in crate::exec) const INIT_ARGUMENT: &str = "first";
 
-/// The second argument for what an engine becomes that ends at once; the third one is its exit code.
+/// The second argument of the process that replaces an engine that ends at once; the third argument is its exit code.
 const ENDING_ARGUMENT: &str = "ending";
 
-/// How long an engine that ends at once waits for its supervisors.
+/// The time for which an engine that ends at once waits for its supervisors.
 const ENDING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often it looks whether they have ended.
+/// The interval of these checks.
 const ENDING_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Ends this process with a code, but not before the supervisors that it has started have ended and have taken back what
-/// their commands may not leave behind; for two seconds at most. Returns only if that is not possible.
+/// Ends this process with a code, once the supervisors that it started have ended and cleaned up after their commands,
+/// or after two seconds at most. Returns only if that is not possible.
 ///
-/// The process becomes another one that does nothing but wait. So all its threads are gone, and all connections to
+/// The process is replaced by another program that only waits. So all threads are gone, and all connections to
 /// supervisors are closed, whatever the threads were doing.
 pub fn end_after_supervisors(code: u8) {
     let program = match std::env::current_exe() {
@@ -58,7 +58,7 @@ pub fn end_after_supervisors(code: u8) {
     log::debug!("the supervisors are not waited for: {error}");
 }
 
-/// Waits for all children, and returns the code that the engine ends with.
+/// Waits for all children, and returns the exit code of the engine.
 fn wait_for_children(code: Option<u8>) -> ExitCode {
     let until = Instant::now() + ENDING_TIMEOUT;
     while Instant::now() < until {
@@ -71,19 +71,19 @@ fn wait_for_children(code: Option<u8>) -> ExitCode {
     code.map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// The program that is started as a supervisor, if it is not this one.
+/// The program that runs supervisors, if it is not this one.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Names the program that is started as a supervisor in place of this one. The second time does nothing.
+/// Sets the program that runs supervisors in place of this one. Further calls have no effect.
 pub fn set_program(program: PathBuf) {
     let _ = PROGRAM.set(program);
 }
 
-/// Returns the program that is started as a supervisor.
+/// Returns the program that runs supervisors.
 pub(super) fn program() -> PathBuf {
     match PROGRAM.get() {
         Some(program) => program.clone(),
-        // The running program, even if its file has been replaced.
+        // The link leads to the running program, even if its file has been replaced.
         None if cfg!(target_os = "linux") => "/proc/self/exe".into(),
         None => std::env::current_exe().unwrap_or_else(|_| "architect".into()),
     }
@@ -94,8 +94,8 @@ pub fn is_requested(first: Option<&OsStr>) -> bool {
     first == Some(OsStr::new(ARGUMENT))
 }
 
-/// Denies other processes of this user access to the memory and environment of this one, which hold keys. Does nothing on
-/// systems other than Linux.
+/// Denies other processes of this user access to the memory and environment of this one, which hold keys. Has no effect
+/// on systems other than Linux.
 ///
 /// # Errors
 ///
@@ -106,7 +106,7 @@ pub fn forbid_inspection() -> io::Result<()> {
     Ok(())
 }
 
-/// Supervises commands until the engine is gone. The engine is at the other end of standard input.
+/// Supervises commands until the engine, at the other end of standard input, has ended.
 pub fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(2);
     if words.next().as_deref() == Some(OsStr::new(ENDING_ARGUMENT)) {
@@ -121,7 +121,7 @@ pub fn main() -> ExitCode {
 fn run() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     close_inherited_on_exec();
-    // Without a controlling terminal, programs cannot ask for a password, and keys typed there send no signals.
+    // Without a controlling terminal, programs cannot ask for a password, and the user's keys send no signals.
     let _ = setsid();
     reset_signals()?;
     #[cfg(target_os = "linux")]
@@ -145,12 +145,14 @@ fn run() -> io::Result<()> {
         return link.send(&SupervisorReport::NoTemp(error.to_string()), &[], &[]);
     }
     for path in policy.writable.iter().filter(|_| policy.mode == SandboxMode::WorkspaceWrite) {
-        // The next start may have removed it already, as the folder of git for the worktree of a killed run.
+        // The next start of the program may already have removed it, as the git folder of the work tree of a killed
+        // run.
         #[cfg(target_os = "linux")]
         if link.is_disconnected() {
             break;
         }
-        // If it cannot be created, writing to it is denied and explained like elsewhere. A command may have put a link there.
+        // If a path cannot be created, writing to it is denied and explained as usual. A command may have put a link
+        // there.
         let _ = create_canonical(path);
     }
     if policy.mode == SandboxMode::WorkspaceWrite
@@ -173,9 +175,10 @@ fn run() -> io::Result<()> {
     served
 }
 
-/// Marks all open files but standard input, output and error as close-on-exec.
+/// Marks all open files except standard input, output and error as close-on-exec.
 ///
-/// This program opens its own files so; its parent may have left others open. Must be called while there is one thread.
+/// Files opened by this program have the mark; files inherited from its parent may lack it. Must be called while there
+/// is one thread.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 fn close_inherited_on_exec() {
@@ -242,7 +245,7 @@ fn serve(
     })
 }
 
-/// Resets ignored signals to their default, which commands inherit.
+/// Resets ignored signals to their default, since commands inherit the setting.
 fn reset_signals() -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
     use std::sync::Arc;
@@ -256,11 +259,11 @@ fn reset_signals() -> io::Result<()> {
 
 /// Limits the resources of this process, and so of all commands.
 fn apply_limits(policy: &SandboxPolicy) {
-    // Too small for a file; unlike 0, it also keeps the kernel from piping a dump to a program.
+    // The limit is too small for a core file; unlike 0, it also keeps the kernel from piping a dump to a program.
     lower_limit(Resource::Core, Some(1));
     lower_limit(Resource::Fsize, policy.limits.file_size);
     lower_limit(Resource::Nofile, policy.limits.open_files);
-    // When memory runs out, the kernel should kill the command. Raising one's own score needs no privilege.
+    // When memory runs out, the kernel should kill the command. Raising a process's own score needs no privilege.
     let _ = fs::write("/proc/self/oom_score_adj", "800");
 }
 

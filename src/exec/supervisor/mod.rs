@@ -1,7 +1,7 @@
-//! Supervisors, seen from the engine: reused workers, each running one command at a time.
+//! Supervisors, as seen from the engine: reused workers, each running one command at a time.
 //!
-//! Starting and confining a supervisor costs more than starting a command, so a supervisor takes the next command when
-//! one has ended. Nothing of a command survives it, hence no state passes from one to the next.
+//! Starting and confining a supervisor costs more than starting a command, so a supervisor runs one command after
+//! another. Nothing of a command survives it, so no state passes to the next one.
 
 mod background;
 #[cfg(target_os = "linux")]
@@ -46,34 +46,34 @@ pub struct Supervisor(Arc<SupervisorState>);
 struct SupervisorState {
     backend: WorkerBackend,
     policy: SandboxPolicy,
-    /// The workspace without links, as it was at the beginning.
+    /// The path of the workspace at the start, without links.
     workspace: Option<PathBuf>,
     env: Vec<Variable>,
     idle: Mutex<Vec<SupervisorWorker>>,
-    /// Set by the first command.
+    /// The guard of repositories, set by the first command.
     repositories: OnceLock<RepositoryGuard>,
 }
 
-/// The most idle workers.
+/// The maximum number of idle workers.
 const MAX_IDLE: usize = 4;
 
-/// How long an output may stay open after all its writers are gone.
+/// The time for which an output may stay open after all its writers are gone.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How long to pause when polling fails.
+/// The pause after a failed poll.
 const POLL_PAUSE: Duration = Duration::from_millis(5);
 
-/// The time for an answer, beyond all limits of the command.
+/// The time limit of an answer, in addition to the limits of the command.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 
 impl Supervisor {
-    /// Returns a supervisor with workers that run this program, which must call [`helper::main`] if
-    /// [`helper::is_requested`], or the one that [`helper::set_program`] names. Commands get this environment and no other.
+    /// Returns a supervisor whose workers run this program, or the program set by [`helper::set_program`]. This program
+    /// must call [`helper::main`] if [`helper::is_requested`]. Commands get exactly this environment.
     pub fn new(policy: SandboxPolicy, env: Vec<Variable>) -> Self {
         Self::with_program(helper::program(), policy, env)
     }
 
-    /// Returns a supervisor with workers that run another program, which calls [`helper::main`] likewise.
+    /// Returns a supervisor whose workers run another program, which must call [`helper::main`] likewise.
     pub fn with_program(
         program: impl Into<PathBuf>,
         policy: SandboxPolicy,
@@ -82,21 +82,21 @@ impl Supervisor {
         Self::with_backend(WorkerBackend::Process(program.into()), policy, env)
     }
 
-    /// Returns a supervisor with workers in threads of this process, for programs other than `architect`. It kills the
-    /// process group of a command, confines nothing, and ends with this process.
+    /// Returns a supervisor whose workers are threads of this process, for programs other than `architect`. It kills
+    /// only the process group of a command, confines nothing, and ends with this process.
     pub fn in_process(policy: SandboxPolicy, env: Vec<Variable>) -> Self {
         Self::with_backend(WorkerBackend::Thread, policy, env)
     }
 
     fn with_backend(backend: WorkerBackend, mut policy: SandboxPolicy, env: Vec<Variable>) -> Self {
-        // Once: what a command puts in the place of one of them later is not what was allowed.
+        // Links are resolved once: a link that a command creates later was not allowed.
         policy.writable = policy.writable.iter().map(|path| real_path(path)).collect();
         let (idle, repositories) = (Mutex::default(), OnceLock::new());
         let workspace = policy.workspace.canonicalize().ok();
         Self(Arc::new(SupervisorState { backend, policy, workspace, env, idle, repositories }))
     }
 
-    /// Returns the policy, which the first command extends by the paths protected for git.
+    /// Returns the policy, including the paths protected for git after the first command.
     pub fn policy(&self) -> &SandboxPolicy {
         self.0.repositories.get().map_or(&self.0.policy, RepositoryGuard::policy)
     }
@@ -105,7 +105,7 @@ impl Supervisor {
         self.0.repositories.get_or_init(|| RepositoryGuard::new(&self.0.policy))
     }
 
-    /// Returns how commands are confined. Starts a worker to find out, which the first command will use.
+    /// Returns the confinement of commands. Starts a worker to determine it; the first command uses that worker.
     ///
     /// # Errors
     ///
@@ -121,7 +121,8 @@ impl Supervisor {
     ///
     /// # Errors
     ///
-    /// Fails when the command cannot be started. A command that itself fails has a [`CommandOutcome`] like any other.
+    /// Fails when the command cannot be started. A command that fails by itself has a [`CommandOutcome`] like any
+    /// other.
     pub fn run(
         &self,
         command: &CommandSpec,
@@ -130,8 +131,8 @@ impl Supervisor {
         self.run_watched(command, cancel, &|_| {})
     }
 
-    /// Does the same, and passes the last lines of the output to a function while the command runs: some times a second,
-    /// and only what is new.
+    /// Runs a command like [`run`](Self::run), and passes the last lines of new output to a function a few times a
+    /// second while the command runs.
     ///
     /// # Errors
     ///
@@ -198,8 +199,8 @@ impl Supervisor {
                 "the protected files could not be recorded before the command ({why}): its changes to them were not undone"
             ));
         }
-        // A late request to stop must not reach the next command, nor may a stuck command; and shared memory stays in use
-        // as long as the namespaces.
+        // Neither a late request to stop nor a stuck command may affect the next command. Shared memory stays in use as
+        // long as the namespaces exist.
         let is_clean =
             !matches!(end, CommandEnd::Stuck | CommandEnd::Lost | CommandEnd::OutOfMemory);
         if !cancel.is_cancelled() && is_clean {
@@ -219,7 +220,7 @@ impl Supervisor {
         Ok(outcome)
     }
 
-    /// Starts a command on a worker, and returns the original contents of the files that it has copies of.
+    /// Starts a command on a worker, and returns the original contents of the files that were copied for it.
     ///
     /// An incomplete message starts nothing. Once it is sent, the command may run.
     fn send_start(
@@ -249,7 +250,7 @@ impl Supervisor {
         if let Ok(now) = workspace.canonicalize()
             && self.0.workspace.as_ref().is_some_and(|before| *before != now)
         {
-            // It would be what the worker lets commands write.
+            // The worker would let commands write the link's target.
             return Err(ExecError::Replaced(workspace.clone(), now));
         }
         let worker =
@@ -271,13 +272,13 @@ impl Supervisor {
 
 /// Receives the output of a command while it runs.
 pub(super) trait CommandSink {
-    /// Receives what was read from an output: 0 for standard output, 1 for error output.
+    /// Receives bytes of an output: 0 for standard output, 1 for error output.
     fn add(&mut self, output: usize, bytes: &[u8]);
 
-    /// Returns the time until something is due; `None` if nothing is.
+    /// Returns the time until the next action; `None` if there is none.
     fn remaining(&self) -> Option<Duration>;
 
-    /// Does what is due for the running command of a worker.
+    /// Performs the action for the running command of a worker, if it is due.
     fn do_due(&mut self, worker: &SupervisorWorker);
 }
 
@@ -285,7 +286,7 @@ pub(super) trait CommandSink {
 struct CommandFiles {
     stdin: OwnedFd,
     outputs: [io::PipeWriter; 2],
-    /// The other ends of the outputs.
+    /// The engine's ends of the outputs.
     readers: [io::PipeReader; 2],
 }
 
@@ -299,7 +300,7 @@ struct OutputCollector<'a> {
     sink: &'a mut dyn CommandSink,
 }
 
-/// The next thing to do.
+/// The next event of a command.
 enum PollEvent {
     Outputs,
     Report,
@@ -308,7 +309,7 @@ enum PollEvent {
 
 /// One output of a command.
 struct OutputPipe {
-    /// `None` once closed.
+    /// The pipe; `None` once it is closed.
     pipe: Option<io::PipeReader>,
     capture: OutputCapture,
 }
@@ -351,7 +352,7 @@ impl OutputCollector<'_> {
         Ok(result.unwrap_or_else(|| CommandEnd::Stuck.into()))
     }
 
-    /// Waits until there is something to read, and reads the output.
+    /// Waits for readable output, and reads it.
     fn wait(&mut self, buffer: &mut [u8], listens: bool) -> PollEvent {
         let left = self.due.map(|due| due.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
@@ -387,7 +388,7 @@ impl OutputCollector<'_> {
         if ready.next() == Some(true) { PollEvent::Report } else { PollEvent::Outputs }
     }
 
-    /// Returns the report of the command's end; `None` for another report.
+    /// Returns the report of the command's end; `None` for any other report.
     fn receive_report(&mut self) -> Result<Option<CommandReport>, StartFailure> {
         match self.worker.receive_report() {
             Some(SupervisorReport::Ended(report)) => return Ok(Some(report)),

@@ -23,7 +23,7 @@ pub struct ChildCommand {
     leader: Option<Pid>,
     ended: Mutex<Option<CommandEnd>>,
     supervisor: Supervisor,
-    /// The original contents of the configuration files that it has copies of.
+    /// The original contents of the configuration files that were copied for it.
     copied: ConfigCopies,
 }
 
@@ -83,12 +83,12 @@ impl ChildCommand {
         let _ = self.worker.link.send(&SupervisorCommand::Stop, &[], &[]);
     }
 
-    /// Kills the command and everything that it started. Its supervisor ends, too.
+    /// Kills the command and everything that it started. The supervisor ends, too.
     pub fn kill(&self) {
         self.worker.link.finish();
     }
 
-    /// Waits at most this long for the end of the command and of everything that it started.
+    /// Waits, at most for the given time, for the end of the command and everything that it started.
     pub fn wait(&self, most: Duration) -> Option<CommandEnd> {
         let mut ended = lock(&self.ended);
         let until = Instant::now() + most;
@@ -104,7 +104,7 @@ impl ChildCommand {
         *ended
     }
 
-    /// Returns how the command, or its supervisor, has ended.
+    /// Returns the end of the command or of its supervisor, if it has ended.
     fn poll_end(&self) -> Option<CommandEnd> {
         match self.worker.receive_report() {
             Some(SupervisorReport::Ended(report)) => Some(report.end),

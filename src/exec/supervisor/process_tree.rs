@@ -1,4 +1,4 @@
-//! The processes of a command, and how to kill them all.
+//! The processes of a command, and how to kill all of them.
 
 use std::time::{Duration, Instant};
 
@@ -9,15 +9,15 @@ use rustix::process::{
 
 use crate::exec::command::CommandEnd;
 
-/// How the processes of a command are found.
+/// The method of finding the processes of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exec) enum ProcessTree {
-    /// By process group alone; a process that leaves it is not found.
+    /// By process group alone; processes that leave the group are not found.
     Group,
-    /// As children: this process adopts orphans.
+    /// As children of this process, which adopts orphans.
     #[cfg(target_os = "linux")]
     Reaper,
-    /// As all other processes of a namespace in which this is the first.
+    /// As all other processes of a namespace whose first process is this one.
     #[cfg(target_os = "linux")]
     Namespace,
 }
@@ -27,12 +27,12 @@ pub(in crate::exec) enum ProcessTree {
 pub(in crate::exec) struct KilledTree {
     /// The number of killed processes, without the command itself.
     pub strays: u32,
-    /// Whether a process survives SIGKILL.
+    /// Whether a process has survived SIGKILL.
     pub is_stuck: bool,
 }
 
 impl ProcessTree {
-    /// Returns whether processes remain after the command was collected.
+    /// Returns whether other processes remain after the command itself was collected.
     pub(in crate::exec) fn has_remaining(self, leader: Pid) -> bool {
         match self {
             Self::Group => test_kill_process_group(leader).is_ok(),
@@ -48,8 +48,8 @@ impl ProcessTree {
         }
     }
 
-    /// Returns whether the command's processes use more memory than `most` bytes, as far as known. `shared_before` is
-    /// the shared memory of the machine before the command.
+    /// Returns whether the command's processes are known to use more memory than `most` bytes. `shared_before` is the
+    /// shared memory of the machine before the command.
     #[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
     pub(in crate::exec) fn exceeds_memory(self, most: u64, shared_before: u64) -> bool {
         match self {
@@ -61,7 +61,7 @@ impl ProcessTree {
         }
     }
 
-    /// Returns the shared memory of the machine, in bytes; 0 if it does not matter.
+    /// Returns the shared memory of the machine, in bytes; 0 if this method does not use it.
     pub(in crate::exec) fn shared_memory(self) -> u64 {
         match self {
             Self::Group => 0,
@@ -72,11 +72,11 @@ impl ProcessTree {
 
     /// Sends a signal to the process group of the command.
     pub(in crate::exec) fn signal(leader: Pid, signal: Signal) {
-        // It may have ended.
+        // The command may have ended.
         let _ = kill_process_group(leader, signal);
     }
 
-    /// Kills and collects everything that remains.
+    /// Kills and collects all remaining processes.
     pub(in crate::exec) fn kill_all(self, leader: Pid, patience: Duration) -> KilledTree {
         let until = Instant::now() + patience;
         let mut felled = KilledTree::default();
@@ -102,7 +102,7 @@ impl ProcessTree {
             Self::Reaper => super::children::for_each_child(|child| {
                 let _ = rustix::process::kill_process(child, Signal::KILL);
             }),
-            // A signal to all processes spares the first one of a namespace.
+            // A signal to all processes spares the first process of a namespace.
             #[cfg(target_os = "linux")]
             Self::Namespace => {
                 let _ = kill_process_group(Pid::INIT, Signal::KILL);
@@ -118,7 +118,7 @@ impl ProcessTree {
                 let is_collected = !matches!(collected, Ok(None) | Err(Errno::INTR));
                 let is_left = test_kill_process_group(leader).is_ok();
                 if is_left && is_collected {
-                    // Their number is unknown.
+                    // The number of processes is unknown.
                     felled.strays = 1;
                 }
                 is_left
@@ -140,7 +140,7 @@ impl ProcessTree {
 }
 
 impl CommandEnd {
-    /// Returns how a process ended; `None` if it was only stopped.
+    /// Returns the end of a process; `None` if it was only stopped.
     pub(super) fn from_wait_status(status: WaitStatus) -> Option<Self> {
         let exited = status.exit_status().map(Self::Exited);
         exited.or_else(|| status.terminating_signal().map(Self::Signalled))

@@ -1,4 +1,4 @@
-//! The messages between the engine and its supervisors, over a pair of sockets that also carries open files.
+//! Messages between the engine and its supervisors, over a pair of sockets that also transfers open files.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -30,20 +30,20 @@ pub(in crate::exec) struct SupervisorLink(UnixStream);
 /// A request of the engine.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::exec) enum SupervisorCommand {
-    /// How to confine commands. The first message, sent once.
+    /// Confine commands. This is the first message, sent once.
     Confine {
         /// The policy to enforce.
         policy: Box<SandboxPolicy>,
         /// The highest level to try.
         ceiling: SandboxLevel,
-        /// Why it is not the highest level of the system.
+        /// The reason for a level below the highest one of the system.
         why: Option<String>,
     },
-    /// Start a command. Its [`CommandWords`] are the payload, its standard files travel along.
+    /// Start a command. The payload is its [`CommandWords`], and the attached files are its standard files.
     Start {
-        /// From its start to SIGTERM.
+        /// The time from the start to SIGTERM.
         timeout: Option<Duration>,
-        /// From SIGTERM to SIGKILL.
+        /// The time from SIGTERM to SIGKILL.
         kill_timeout: Duration,
     },
     /// Stop the running command.
@@ -53,9 +53,9 @@ pub(in crate::exec) enum SupervisorCommand {
 /// An answer of the supervisor.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::exec) enum SupervisorReport {
-    /// It is ready, and confines commands like this.
+    /// The supervisor is ready, with this confinement.
     Ready(Enforcement),
-    /// The level is not available; another supervisor may try the next lower one.
+    /// The level is not available for this reason; another supervisor may try the next lower one.
     Lower(String),
     /// Commands cannot be confined as required.
     Unable(String),
@@ -63,44 +63,44 @@ pub(in crate::exec) enum SupervisorReport {
     NoTemp(String),
     /// The system has too many processes or threads, or too little memory: no level could be tried.
     OutOfResources(String),
-    /// The command runs.
+    /// The command is running.
     Started {
-        /// Its process ID, in the supervisor's namespace.
+        /// The process ID, in the supervisor's namespace.
         pid: i32,
     },
     /// The command could not be started.
     Failed(StartFailure),
-    /// The command has ended, with everything that it started.
+    /// The command has ended, together with everything that it started.
     Ended(CommandReport),
 }
 
-/// Why a command could not be started.
+/// The reason why a command could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::exec) struct StartFailure {
     /// The system's error number.
     pub errno: Option<i32>,
     /// The error message.
     pub error: String,
-    /// Whether its working directory exists, as seen by the supervisor.
+    /// Whether the working directory exists, as seen by the supervisor.
     pub folder_exists: bool,
 }
 
 /// The end of a command and of everything that it started.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::exec) struct CommandReport {
-    /// How the command ended.
+    /// The end of the command itself.
     pub end: CommandEnd,
-    /// The number of processes that it left behind, which were killed.
+    /// The number of processes that were still running at the end, and were killed.
     pub strays: u32,
-    /// Files that it created at protected paths; renamed since.
+    /// Files that the command created at protected paths; they have been renamed.
     #[serde(with = "stored_path")]
     pub renamed: Vec<PathBuf>,
-    /// Protected paths that it changed; restored since.
+    /// Protected paths that the command changed; they have been restored.
     #[serde(with = "stored_path")]
     pub restored: Vec<PathBuf>,
     /// A sentence for each protected path that could not be restored.
     pub unrestored: Vec<String>,
-    /// Why the protected paths could not be recorded before it, so that nothing was restored.
+    /// The reason why protected paths could not be recorded before the start, so that none was restored.
     pub unrecorded: Option<String>,
 }
 
@@ -117,12 +117,12 @@ impl From<CommandEnd> for CommandReport {
     }
 }
 
-/// The words of a command, encoded with a NUL byte after each; none contains one.
+/// The words of a command, encoded with a NUL byte after each; no word contains one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::exec) struct CommandWords {
     /// The working directory.
     pub cwd: PathBuf,
-    /// Variables added to its environment.
+    /// Variables added to the environment of all commands.
     pub env: Vec<Variable>,
     /// Program and arguments.
     pub argv: Vec<OsString>,
@@ -135,10 +135,10 @@ pub(in crate::exec) struct ReceivedMessage<T> {
     pub files: Vec<OwnedFd>,
 }
 
-/// The longest message accepted; a command line is far shorter.
+/// The maximum length of a message, in bytes; a command line is far shorter.
 const MAX_MESSAGE: usize = 64 << 20;
 
-/// The most open files that travel with a message.
+/// The maximum number of open files attached to a message.
 const MAX_FILES: usize = 3;
 
 impl SupervisorLink {
@@ -162,14 +162,14 @@ impl SupervisorLink {
         self.0.try_clone().map(Self)
     }
 
-    /// Makes the worker at the other end kill what it supervises, and end. A closed link would look like the death of the
-    /// engine, and the worker would clean up in its place.
+    /// Makes the worker at the other end kill the running command, and end. Closing the link instead would look like
+    /// the death of the engine, and the worker would do the engine's cleanup.
     pub(super) fn finish(&self) {
-        // An error means that it has ended.
+        // An error means that the worker has ended.
         let _ = self.0.shutdown(std::net::Shutdown::Write);
     }
 
-    /// Returns whether the other end is closed, rather than shut down for writing only.
+    /// Returns whether the other end is closed, and not just shut down for writing.
     #[cfg(target_os = "linux")]
     pub(in crate::exec) fn is_disconnected(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -222,7 +222,7 @@ impl SupervisorLink {
                 files.extend(received);
             }
         }
-        // This system cannot set close-on-exec on arrival.
+        // This system cannot set close-on-exec when a file is received.
         #[cfg(not(target_os = "linux"))]
         for file in &files {
             rustix::io::fcntl_setfd(file, rustix::io::FdFlags::CLOEXEC)?;
@@ -247,7 +247,7 @@ impl AsFd for SupervisorLink {
     }
 }
 
-/// A closed end causes an error instead of a signal. Received files must not be inherited by processes started meanwhile.
+/// With a closed end, sending fails instead of raising a signal. Received files must not be inherited by new processes.
 #[cfg(target_os = "linux")]
 const FLAGS: (SendFlags, RecvFlags) = (SendFlags::NOSIGNAL, RecvFlags::CMSG_CLOEXEC);
 

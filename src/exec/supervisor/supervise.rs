@@ -1,7 +1,7 @@
-//! Supervises one command, from its start to the end of everything that it started.
+//! Supervises a command, from its start to the end of everything that it started.
 //!
-//! This runs beside the engine: in a process of its own, or in a thread. Its only policy is the [`SupervisionRules`]. A
-//! message through the link stops the command, and so does the end of the link, which is the end of the engine.
+//! The supervision runs beside the engine, in a separate process or a thread, according to its [`SupervisionRules`]. A
+//! command is stopped by a message through the link, and by the end of the link, which means the end of the engine.
 
 use std::cell::Cell;
 use std::io;
@@ -24,26 +24,26 @@ use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::protected::absent_paths::AbsentPaths;
 use crate::exec::protected::snapshot::{PathSnapshot, ProtectedPaths, RestoredPaths};
 
-/// How long background processes may run after the command has ended.
+/// The time for which background processes may run after the command has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// How long killed processes may take to end.
+/// The time limit for killed processes to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often background processes, and processes without a pidfd, are checked.
+/// The interval at which background processes, and processes without a pidfd, are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How often the memory of a command is checked.
+/// The interval at which the memory of a command is checked.
 const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The phase of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CommandPhase {
-    /// It is running.
+    /// The command is running.
     Running,
-    /// It was terminated, and its end is this one.
+    /// The command was terminated, with this end.
     Ending(CommandEnd),
-    /// It has ended by itself; background processes may still end.
+    /// The command has ended by itself; background processes may still be running.
     Draining(CommandEnd),
 }
 
@@ -59,7 +59,7 @@ enum CommandEvent {
     Memory,
 }
 
-/// What holds for all commands of a supervisor.
+/// The rules for all commands of a supervisor.
 pub(in crate::exec) struct SupervisionRules {
     tree: ProcessTree,
     absent: AbsentPaths,
@@ -69,7 +69,7 @@ pub(in crate::exec) struct SupervisionRules {
 }
 
 impl SupervisionRules {
-    /// Returns the rules of a policy. Protected paths that do not exist are those that do not exist now.
+    /// Returns the rules of a policy. The missing protected paths are those that do not exist at the time of the call.
     pub(in crate::exec) fn new(
         policy: &SandboxPolicy,
         tree: ProcessTree,
@@ -88,15 +88,15 @@ struct SupervisedCommand<'a> {
     rules: &'a SupervisionRules,
     /// The shared memory of the machine at the start, in bytes; 0 without a limit.
     shared_before: u64,
-    /// The time of the last check of the memory.
+    /// The time of the last memory check.
     memory_checked: Cell<Instant>,
-    /// A pidfd, readable when the command has ended; not every system has one.
+    /// A pidfd that becomes readable when the command has ended; `None` if the system does not support it.
     handle: Option<OwnedFd>,
 }
 
 impl SupervisedCommand<'_> {
-    /// Reports the start, and returns how the command ended, and the number of processes that it left behind, which were
-    /// killed; `None`, with everything killed, if the engine has ended.
+    /// Reports the start. Returns the end of the command, and the number of other processes that were still running and
+    /// were killed; `None`, after killing everything, if the engine has ended.
     fn run(&mut self) -> Option<(CommandEnd, u32)> {
         let started = SupervisorReport::Started { pid: self.leader.as_raw_nonzero().get() };
         // The engine may have ended while the command was being started.
@@ -142,7 +142,7 @@ impl SupervisedCommand<'_> {
                         return Some((end, 0));
                     }
                 }
-                // No termination first: it could use up the remaining memory meanwhile.
+                // The command is not terminated first: meanwhile it could use up the remaining memory.
                 (CommandEvent::Memory, CommandPhase::Running) => {
                     return Some(self.finish(CommandEnd::OutOfMemory));
                 }
@@ -174,14 +174,14 @@ impl SupervisedCommand<'_> {
         let end = match waitpid(Some(self.leader), WaitOptions::NOHANG) {
             Ok(Some((_, status))) => CommandEnd::from_wait_status(status)?,
             Ok(None) | Err(Errno::INTR) => return None,
-            // Not reached: no other code collects it.
+            // Not reached, since no other code collects the process.
             Err(_) => CommandEnd::Exited(-1),
         };
         self.handle = None;
         Some(end)
     }
 
-    /// Returns whether the memory was checked now, and is more than the limit.
+    /// Returns whether the memory was checked just now, and exceeds the limit.
     fn uses_too_much(&self) -> bool {
         let Some(most) = self.rules.memory else { return false };
         if self.memory_checked.get().elapsed() < MEMORY_CHECK_INTERVAL {
@@ -195,7 +195,7 @@ impl SupervisedCommand<'_> {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let is_over = left == Some(Duration::ZERO);
-            // No event marks the end of the last background process.
+            // The end of the last background process causes no event.
             let is_blind = self.handle.is_none() || matches!(phase, CommandPhase::Draining(_));
             let until_check =
                 MEMORY_CHECK_INTERVAL.saturating_sub(self.memory_checked.get().elapsed());
@@ -215,7 +215,7 @@ impl SupervisedCommand<'_> {
                     return CommandEvent::Process;
                 }
                 Ok(_) | Err(Errno::INTR) => {}
-                // Polling needs memory; time passes without it.
+                // Polling needs memory; the time limit applies even without polling.
                 Err(_) if is_over => return CommandEvent::Deadline,
                 Err(_) => std::thread::sleep(POLL_INTERVAL),
             }
@@ -223,7 +223,7 @@ impl SupervisedCommand<'_> {
     }
 }
 
-/// Converts a duration for the system; `None`, no limit, if it is too long.
+/// Converts a duration for the system; `None`, which means no limit, if it is too long.
 pub(in crate::exec) fn timespec(duration: Duration) -> Option<Timespec> {
     Timespec::try_from(duration).ok()
 }
@@ -247,7 +247,7 @@ pub(in crate::exec) fn serve(
     while let Some(ReceivedMessage { message, payload, files }) =
         link.receive::<SupervisorCommand>()?
     {
-        // A request to stop may arrive after the end.
+        // A request to stop may arrive after the end of the command.
         let SupervisorCommand::Start { timeout, kill_timeout } = message else { continue };
         let words = CommandWords::decode(&payload);
         let (Some(words), Ok([stdin, stdout, stderr])) = (words, <[OwnedFd; 3]>::try_from(files))
@@ -300,8 +300,8 @@ pub(in crate::exec) struct CommandStart {
 }
 
 impl CommandStart {
-    /// Starts the command as the leader of a process group. `prepare` may change the environment that it gets from this
-    /// process; its own variables are added to that.
+    /// Starts the command as the leader of a process group. `prepare` may change the environment inherited from this
+    /// process; the command's own variables are added to it.
     pub(in crate::exec) fn spawn(
         self,
         prepare: impl FnOnce(&mut Command) -> &mut Command,

@@ -1,4 +1,4 @@
-//! A worker: a process or a thread that supervises one command after the other.
+//! A worker: a process or a thread that supervises one command after another.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,32 +26,32 @@ use crate::exec::protected::absent_paths::AbsentPaths;
 use crate::exec::protected::covered::CoveredPaths;
 use crate::exec::protected::snapshot::ProtectedPaths;
 
-/// What a worker runs in.
+/// The backend of workers: processes or threads.
 pub(in crate::exec) enum WorkerBackend {
-    /// A program that calls [`helper::main`].
+    /// Processes of a program that calls [`helper::main`].
     Process(PathBuf),
-    /// A thread of this process.
+    /// Threads of this process.
     Thread,
 }
 
-/// A worker that has reported how it confines commands.
+/// A worker that has reported the confinement of its commands.
 pub(in crate::exec) struct SupervisorWorker {
     pub link: SupervisorLink,
     pub enforced: Enforcement,
-    /// The proxy of its commands, with a list of hosts.
+    /// The proxy for its commands; only with a list of hosts.
     pub egress: Option<EgressProxy>,
-    /// Checked after each command.
+    /// The protected paths that did not exist at the start, checked after each command.
     absent: AbsentPaths,
-    /// The files of other programs that it covers.
+    /// The covered files, including those of other programs.
     #[cfg(target_os = "linux")]
     covered: CoveredPaths,
-    /// The folder for its copies of configuration files, in the folder for temporary files.
+    /// The folder for copies of configuration files, relative to the folder for temporary files.
     pub copies: PathBuf,
-    /// `None` for a thread, which ends with its link.
+    /// The process; `None` for a thread, which ends with its link.
     process: Option<Child>,
 }
 
-/// How long an unused worker may take to end.
+/// The time limit for an unused worker to end.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(6);
 
 impl SupervisorWorker {
@@ -67,13 +67,13 @@ impl SupervisorWorker {
         }
     }
 
-    /// Tries one level after the other, from the highest.
+    /// Tries the levels of confinement, from the highest to the lowest.
     fn start_at_highest_level(
         program: &Path,
         policy: &SandboxPolicy,
         env: &[Variable],
     ) -> Result<Self, ExecError> {
-        // Unpredictable, so that no command can create it first.
+        // The name is unpredictable, so that no command can create the folder first.
         let copies = PathBuf::from(format!(".git-{}", Uuid::now_v7().simple()));
         let policy = &SandboxPolicy { copies, ..policy.clone() };
         let mut ceiling = policy.ceiling;
@@ -104,8 +104,8 @@ impl SupervisorWorker {
         }
     }
 
-    /// Returns a worker that is still to be started, and its end of the connection. It must not see files created from
-    /// here on.
+    /// Returns a worker that is not started yet, and its end of the connection. Files created from now on must not be
+    /// visible to it.
     fn prepare(policy: &SandboxPolicy) -> io::Result<(Self, SupervisorLink)> {
         let (link, theirs) = SupervisorLink::pair()?;
         let worker = Self {
@@ -138,8 +138,8 @@ impl SupervisorWorker {
         Ok(worker)
     }
 
-    /// Sends the policy to the worker. Returns its enforcement, with the socket for its proxy, or why it cannot confine
-    /// at this level.
+    /// Sends the policy to the worker. Returns its enforcement with the socket for its proxy, or the reason why it
+    /// cannot confine commands at this level.
     fn negotiate(
         &mut self,
         policy: &SandboxPolicy,
@@ -193,24 +193,24 @@ impl SupervisorWorker {
 
     /// Kills the process group of a command whose supervisor has ended.
     pub(super) fn kill_group(&self, leader: Option<Pid>) {
-        // A namespace ends with its first process, and its process IDs mean nothing outside.
+        // A namespace ends with its first process, and its process IDs have no meaning outside.
         if let Some(leader) = leader.filter(|_| self.enforced.level != SandboxLevel::Namespaces) {
             ProcessTree::signal(leader, Signal::KILL);
         }
     }
 
-    /// Renames files at protected paths that did not exist when the worker started; returns these paths.
+    /// Renames files at protected paths that did not exist when the worker started, and returns these paths.
     pub(super) fn rename_created(&self) -> Vec<PathBuf> {
         self.absent.rename_created()
     }
 
-    /// Returns the paths that were covered when the worker started, and that something uncovered has replaced.
+    /// Returns the paths that were covered when the worker started, but now hold another file that is not covered.
     #[cfg(target_os = "linux")]
     pub(super) fn uncovered(&self) -> Vec<PathBuf> {
         self.covered.replaced().cloned().collect()
     }
 
-    /// Returns no path: nothing is covered.
+    /// Returns an empty list: nothing is covered.
     #[cfg(not(target_os = "linux"))]
     #[allow(clippy::unused_self)] // the same function as on Linux
     pub(super) fn uncovered(&self) -> Vec<PathBuf> {
@@ -220,7 +220,7 @@ impl SupervisorWorker {
     /// Returns whether the worker is alive and still protects everything.
     pub(in crate::exec) fn is_usable(&mut self) -> bool {
         if self.absent.is_outdated() {
-            // It exists now, and a new worker can make it read-only.
+            // The path exists now, and a new worker can make it read-only.
             return false;
         }
         #[cfg(target_os = "linux")]
@@ -228,13 +228,13 @@ impl SupervisorWorker {
             return false;
         }
         let mut fds = [PollFd::new(&self.link, PollFlags::IN)];
-        // An idle worker sends nothing; only the end of its link makes it readable.
+        // An idle worker sends nothing, so its link becomes readable only when it is closed.
         matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
     }
 }
 
-/// Returns whether the system is short of processes, threads or memory. Such a failure does not show what the system
-/// supports.
+/// Returns whether an error means that the system is short of processes, threads or memory. Such a failure does not
+/// show what the system supports.
 pub(in crate::exec) fn is_shortage(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory)
 }

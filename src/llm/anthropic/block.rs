@@ -12,7 +12,7 @@ use crate::llm::wire::{Result, json_type, parse_json, protocol_fault};
 /// A block under construction.
 #[derive(Debug)]
 pub(super) struct BlockBuilder {
-    /// The JSON of its start, unless it is text; deltas are added at the end.
+    /// The JSON of the block's start, except for a text block; deltas are added at the end.
     start_json: String,
     kind: BlockKind,
     /// The text, the thinking, or the JSON of the input received so far.
@@ -49,7 +49,7 @@ pub(super) struct BlockFields<'a> {
 }
 
 impl BlockBuilder {
-    /// Returns a block from its start. A block of a reply that is one document is complete.
+    /// Returns a block from its start. Blocks of a reply that is one document are complete.
     pub(super) fn begin(start: &RawValue, deltas: &mut DeltaBuffer) -> Result<Self> {
         let kind = match json_type(start.get())?.as_deref() {
             Some("text") => BlockKind::Text,
@@ -110,7 +110,7 @@ impl BlockBuilder {
             BlockKind::Text => DecodedPart::Text(self.content),
             BlockKind::ToolUse => {
                 let start: BlockFields<'_> = parse_json(&self.start_json)?;
-                // Some gateways send the whole input with the start.
+                // Some gateways send the whole input at the start.
                 let arguments = match start.input {
                     Some(whole) if self.content.is_empty() => whole.get().to_owned(),
                     _ => self.content,
@@ -133,7 +133,7 @@ impl BlockBuilder {
     }
 }
 
-/// Returns an object with these fields. An object that already has them stays the same, byte for byte.
+/// Returns an object with these fields. An object that already has them is returned unchanged, byte for byte.
 fn patch_object<const N: usize>(start: &str, fields: [(&str, Value); N]) -> Result<String> {
     let mut object: Value = parse_json(start)?;
     let same = |(key, value): &(&str, Value)| match object.get(key) {

@@ -1,4 +1,4 @@
-//! Reading a reply, streamed or as one document.
+//! Reads a reply, streamed or as one document.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -71,7 +71,7 @@ struct StopDetails<'a> {
     explanation: TextField<'a>,
 }
 
-/// The usage: three kinds of input that add up, and output. Counts are cumulative.
+/// The usage: three kinds of input tokens, which add up, and output tokens. Counts are cumulative.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct ReportedUsage {
@@ -106,7 +106,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Returns the open block with this index, or without an index the only open one.
+    /// Returns the open block with an index; without an index, the only open block.
     fn open_block(&mut self, index: TokenCount) -> Result<&mut BlockBuilder> {
         let at = if let Some(index) = index.0 {
             usize::try_from(index).ok()
@@ -201,7 +201,7 @@ impl ReplyReader for Reader {
 }
 
 impl ReportedUsage {
-    /// Merges a later report; counts that it does not have stay.
+    /// Merges a later report; counts that it lacks stay.
     fn merge(&mut self, later: Object<Self>) {
         let Some(later) = later.0 else { return };
         for (count, later) in [

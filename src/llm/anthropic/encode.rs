@@ -1,4 +1,4 @@
-//! Writing a request.
+//! Encodes a request.
 
 use serde_json::{Value, json};
 
@@ -11,8 +11,8 @@ use crate::types::{
     ToolResult,
 };
 
-/// Consecutive user messages and tool results are blocks of one message; the provider would merge them anyway. The cache
-/// mark goes to the last block.
+/// Consecutive user messages and tool results become blocks of one message; the provider would merge them anyway. The
+/// cache mark goes to the last block.
 static USER: MessageGroup = MessageGroup {
     open: r#"{"role":"user","content":[{"#,
     between: "},{",
@@ -27,18 +27,18 @@ static ASSISTANT: MessageGroup = MessageGroup {
     close_with_mark: "}]}",
 };
 
-/// The output limit of a request without one; the API requires a limit. A higher one would reduce the space for the
-/// input, and a longer reply is continued in the next request.
+/// The output limit of a request without its own limit, which the API requires. A higher limit would reduce the space
+/// for the input; a longer reply is continued in the next request.
 const DEFAULT_MAX_OUTPUT: Tokens = Tokens(32_000);
 
-/// The output limit of a model that the model table does not have.
+/// The output limit of a model that is not in the model table.
 const FALLBACK_MAX_OUTPUT: Tokens = Tokens(8_192);
 
-/// The version of the format on the clouds, which identify the model by the path.
+/// The version of the format on the clouds, where the path identifies the model.
 const BEDROCK_VERSION: &str = "bedrock-2023-05-31";
 const VERTEX_VERSION: &str = "vertex-2023-10-16";
 
-/// The lowest number of tokens for thinking that the API accepts.
+/// The minimum number of tokens for thinking that the API accepts.
 const MIN_THINKING_BUDGET: u64 = 1_024;
 
 impl Encode for Anthropic {
@@ -74,7 +74,7 @@ impl Encode for Anthropic {
                 }
                 head["output_config"] = json!({"effort": setting.word("max")});
             }
-            // The number of tokens depends on the output limit.
+            // The number of tokens depends on the output limit, which is encoded later.
             Some(_) | None => {}
         }
         let tools = frame.tool_definitions(|tool| {
@@ -178,10 +178,10 @@ impl Encode for Anthropic {
         });
     }
 
-    /// Thinking with a number of tokens can't begin within a turn: "When `thinking` is enabled, a final `assistant` message
-    /// must start with a thinking block". A turn has all replies since the last message of the user that does not
-    /// follow tool results. Without a block of this model in it, as after a failover, the model does not think until
-    /// the next turn.
+    /// Thinking with a number of tokens can't begin within a turn: "When `thinking` is enabled, a final `assistant`
+    /// message must start with a thinking block". A turn consists of all replies since the last user message that does
+    /// not follow tool results. If the turn has no block of this model, as after a failover, the model does not think
+    /// until the next turn.
     fn can_think(&self, newest_first: &mut dyn Iterator<Item = &ConversationItem>) -> bool {
         let Self(setup) = self;
         if setup.effort.is_none() || thought_binding::thinks_adaptively(&setup.model) {
@@ -198,7 +198,7 @@ impl Encode for Anthropic {
         parts.any(is_thinking)
     }
 
-    /// Otherwise: "Requests which include `tool_use` or `tool_result` blocks must define tools."
+    /// The API requires it: "Requests which include `tool_use` or `tool_result` blocks must define tools."
     fn needs_tool_definitions(&self) -> bool {
         true
     }
@@ -209,8 +209,8 @@ impl Encode for Anthropic {
 }
 
 impl Anthropic {
-    /// Returns how many tokens a model may think that does not decide it itself; less than the output limit, and `None`
-    /// if that leaves too few.
+    /// Returns the number of tokens for thinking, for a model that does not decide it itself. It is less than the
+    /// output limit; `None` if that leaves too few.
     fn thinking_budget(&self, limit: Tokens) -> Option<u64> {
         let Self(setup) = self;
         let setting = setup.effort.as_ref()?;
@@ -224,7 +224,7 @@ impl Anthropic {
             Effort::High => 20_000,
             Effort::Max => u64::MAX,
         };
-        // A quarter is left for the answer.
+        // A quarter of the limit is left for the answer.
         let budget = limit.0.saturating_sub(limit.0 / 4).min(wanted);
         (budget >= MIN_THINKING_BUDGET).then_some(budget)
     }
@@ -239,7 +239,7 @@ fn encode_image(image: &Image, out: &mut Vec<u8>) {
     json::raw(out, "\"}");
 }
 
-/// Returns an id, which may be from another provider, in the characters that the API accepts.
+/// Returns an id, which may be from another provider, in characters that the API accepts.
 fn call_id(id: &CallId) -> String {
     id.as_str().chars().map(json::name_character).collect()
 }
@@ -402,7 +402,7 @@ mod tests {
         let older = |items: &[&ConversationItem]| thinks("claude-sonnet-4-5", items) == "enabled";
         assert!(older(&[&task]) && older(&[&task, &own]) && older(&[&task, &own, &plain]));
         assert!(!older(&[&task, &other]) && !older(&[&task, &own, &answer, &task, &other]));
-        // A message during the tool calls is sent with their results.
+        // A user message during tool calls is sent with their results.
         assert!(!older(&[&task, &other, &task, &plain]) && !older(&[&task, &other, &task]));
         // The next turn.
         assert!(older(&[&task, &other, &answer, &task]));

@@ -13,7 +13,7 @@ use crate::net::{HeaderName, header};
 /// Anthropic Messages.
 pub(super) static FORMAT: ApiFormat = ApiFormat {
     name: "Messages",
-    // The provider's own libraries take the address without the version.
+    // The provider's own libraries accept the address without the version.
     base_path: |path, _| if path.ends_with("/v1") { path.to_owned() } else { format!("{path}/v1") },
     path: |_| "/messages".to_owned(),
     wire: |setup| Arc::new(Anthropic(setup)),
@@ -25,7 +25,7 @@ struct Anthropic(WireSetup);
 
 impl Wire for Anthropic {
     fn headers(&self) -> Vec<(&'static str, &'static str)> {
-        // The clouds have the version in the request, and Bedrock all of this.
+        // The clouds have the version in the request, and Bedrock has all of these fields there.
         let mut headers = match self.0.cloud {
             None => vec![("anthropic-version", "2023-06-01")],
             Some(Cloud::Vertex) => Vec::new(),

@@ -1,8 +1,8 @@
 //! Thinking blocks that are bound to their conversation.
 //!
-//! Newer models sign a thinking block together with the conversation before it, and reject a request in which that
-//! conversation differs: after a compaction, with another system prompt or other tools, or in the final summary. An
-//! option, with a header of its own, makes them drop such blocks instead.
+//! Newer models sign a thinking block together with the preceding conversation, and reject a request in which that
+//! conversation differs: after a compaction, with another system prompt or other tools, or in the final summary. With
+//! an option, which has its own header, they drop such blocks instead.
 
 use serde_json::{Value, json};
 
@@ -13,25 +13,25 @@ pub(super) const BETA_HEADER: (&str, &str) =
 /// The first version with bound thinking blocks.
 const FIRST_BINDING_VERSION: (u32, u32) = (5, 1);
 
-/// Returns whether a model binds its thinking blocks, going by its version.
+/// Returns whether a model binds its thinking blocks, according to its version.
 pub(super) fn binds_thoughts(model: &str) -> bool {
     version(model).is_some_and(|version| version >= FIRST_BINDING_VERSION)
 }
 
-/// Returns whether a model decides itself how much it thinks, guided by an effort; older ones have a number of tokens.
+/// Returns whether a model decides itself how much it thinks, guided by an effort; older models get a number of tokens.
 pub(super) fn thinks_adaptively(model: &str) -> bool {
     version(model).is_some_and(|version| version >= (4, 6))
 }
 
 /// Returns the version in the name of a model.
 fn version(model: &str) -> Option<(u32, u32)> {
-    // Bedrock has the names of regions and of the maker before it.
+    // On Bedrock, the names of a region and of the maker precede it.
     let model = model.rsplit_once("anthropic.").map_or(model, |(_, name)| name);
     let name = model.strip_prefix("claude-")?;
     // A longer number is a date.
     let number = |part: &str| part.parse::<u32>().ok().filter(|number| *number < 100);
     let mut parts = name.split(['-', '@', '.']);
-    // The oldest models have their version before their family.
+    // The names of the oldest models have the version before the family.
     if parts.next().is_none_or(|family| number(family).is_some()) {
         return None;
     }

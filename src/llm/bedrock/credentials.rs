@@ -1,4 +1,4 @@
-//! The keys for signatures: from the environment, from a profile, or from the command of a profile.
+//! The keys for signatures, from the environment, a profile, or the command of a profile.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -15,42 +15,42 @@ pub(in crate::llm) struct Credentials {
     pub(super) access_key_id: String,
     pub(super) secret_access_key: Secret,
     pub(super) session_token: Option<Secret>,
-    /// When they have to be replaced; `None` if unknown.
+    /// The time at which the keys have to be replaced; `None` if unknown.
     pub(super) expires: Option<Timestamp>,
 }
 
-/// Where the keys come from.
+/// The source of the keys.
 #[derive(Clone, Debug)]
 pub(in crate::llm) enum CredentialsSource {
     /// The environment.
     Environment(Credentials),
-    /// A profile, which is read for every signature.
+    /// A profile, which is read again for every signature.
     Profile(ProfileFiles),
 }
 
-/// Why there are no keys.
+/// The reason why there are no keys.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CredentialsError {
-    /// There are none.
+    /// Neither the environment nor the profile has keys.
     #[error("there are no AWS keys in the environment, and none in the profile '{0}'")]
     Missing(String),
-    /// The environment has one part of the keys only.
+    /// The environment has only one part of the keys.
     #[error("the AWS keys in the environment are incomplete: {set} is set, and {missing} is not")]
     Incomplete {
         /// The variable that is set.
         set: &'static str,
-        /// The variable that is not.
+        /// The variable that is not set.
         missing: &'static str,
     },
     /// A key is invalid.
     #[error("the value of {name} {cause}")]
     Invalid {
-        /// The variable, or the key of the profile.
+        /// The name of the variable, or of the profile's key.
         name: &'static str,
         /// The reason.
         cause: SecretError,
     },
-    /// The profile gets its keys in a way that is not supported.
+    /// The profile gets its keys in an unsupported way.
     #[error(
         "the AWS profile '{0}' has no keys of its own; add `credential_process = aws configure export-credentials \
          --profile {0}` to another profile, and name that one in AWS_PROFILE"
@@ -59,14 +59,14 @@ pub enum CredentialsError {
     /// The command of the profile failed.
     #[error("the credential_process of the AWS profile '{profile}' {cause}")]
     Process {
-        /// The profile.
+        /// The name of the profile.
         profile: String,
-        /// What happened.
+        /// A description of the failure.
         cause: String,
     },
 }
 
-/// Keys of a profile that gets its keys elsewhere.
+/// Keys in a profile that show that its credentials come from elsewhere.
 const UNSUPPORTED_KEYS: [&str; 4] =
     ["sso_session", "sso_account_id", "role_arn", "web_identity_token_file"];
 
@@ -103,11 +103,11 @@ impl Credentials {
 }
 
 impl CredentialsSource {
-    /// Returns the source that the environment determines.
+    /// Returns the source according to the environment.
     ///
     /// # Errors
     ///
-    /// Fails if there is none, or if the keys are invalid.
+    /// Fails if there is no source, or if the keys are invalid.
     pub(in crate::llm) fn from_env(
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, CredentialsError> {
@@ -136,7 +136,7 @@ impl CredentialsSource {
         Ok(Self::Profile(files))
     }
 
-    /// Returns the keys. Those of a command are not asked for again before they expire, unless they were rejected.
+    /// Returns the keys. A command is asked again only when its keys expire or were rejected.
     pub(super) fn load(
         &self,
         known: Option<&Credentials>,
@@ -157,7 +157,7 @@ impl CredentialsSource {
         }
     }
 
-    /// Returns the source, for messages.
+    /// Returns a description of the source, for messages.
     pub(in crate::llm) fn describe(&self) -> String {
         match self {
             Self::Environment(_) => {
@@ -172,7 +172,7 @@ impl CredentialsSource {
         }
     }
 
-    /// Returns the keys that are known without running a command.
+    /// Returns the keys, if they are known without running a command.
     pub(super) fn known(&self) -> Option<Credentials> {
         match self {
             Self::Environment(credentials) => Some(credentials.clone()),
@@ -215,7 +215,7 @@ fn process_credentials(
     let failed =
         |cause: String| CredentialsError::Process { profile: files.profile.clone(), cause };
     let output = run_secret_command(command, cancel).map_err(failed)?;
-    // The error of the parser would show what was printed.
+    // An error of the parser would show the output.
     let printed: Printed = serde_json::from_slice(&output).map_err(|_| {
         failed("did not print JSON with AccessKeyId and SecretAccessKey".to_owned())
     })?;

@@ -1,7 +1,7 @@
-//! Amazon Bedrock: Anthropic Messages by `InvokeModel` and `InvokeModelWithResponseStream`.
+//! Amazon Bedrock: Anthropic Messages through `InvokeModel` and `InvokeModelWithResponseStream`.
 //!
 //! Requests are signed (`signature`) with keys from the environment, a profile or a command (`credentials`), unless
-//! there is an API key of Bedrock.
+//! there is a Bedrock API key.
 
 mod credentials;
 mod profile;
@@ -30,10 +30,10 @@ pub(super) use signer::BedrockSigner;
 /// The base URL in a region.
 pub(super) const BASE_URL: &str = "https://bedrock-runtime.{AWS_REGION}.amazonaws.com";
 
-/// The variable with an API key of Bedrock, and that with the name of a key for signatures.
+/// The variable with a Bedrock API key, and the variable with the id of a key for signatures.
 pub(super) const KEY_VARIABLES: [&str; 2] = ["AWS_BEARER_TOKEN_BEDROCK", "AWS_ACCESS_KEY_ID"];
 
-/// The variables of the region.
+/// The variables that may hold the region.
 pub(super) const REGION_VARIABLES: [&str; 2] = ["AWS_REGION", "AWS_DEFAULT_REGION"];
 
 /// Amazon Bedrock.
@@ -48,7 +48,7 @@ pub(super) static FORMAT: ApiFormat = ApiFormat {
     wire: anthropic::FORMAT.wire,
 };
 
-/// Reads a message of a stream: a part of the reply, or an error. Other messages are ignored.
+/// Reads a message of a stream, which is a part of the reply or an error. Other messages are ignored.
 pub(super) fn read_message(
     message: &EventMessage<'_>,
     reader: &mut dyn ReplyReader,
@@ -81,7 +81,7 @@ pub(super) fn read_message(
             push_event(reader, SseEvent { name: "", data }, deltas)
         }
         ("exception", _) => {
-            // The kind is enough if there is no text.
+            // Without a text, the kind of the error is enough.
             let payload = payload().unwrap_or_default();
             error(header(":exception-type"), payload.message.as_str())
         }

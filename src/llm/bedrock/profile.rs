@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::REGION_VARIABLES;
 
-/// A profile in the files of the user.
+/// A profile in the user's configuration files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::llm) struct ProfileFiles {
     pub(super) profile: String,
@@ -13,11 +13,11 @@ pub(in crate::llm) struct ProfileFiles {
     config: Option<PathBuf>,
 }
 
-/// The keys of a profile, with the values of the credentials before those of the configuration.
+/// The keys of a profile; values from the credentials file take precedence over those from the configuration.
 pub(super) type Profile = BTreeMap<String, String>;
 
 impl ProfileFiles {
-    /// Returns the files and the profile that the environment names.
+    /// Returns the files and the profile according to the environment.
     pub(super) fn from_env(env: &dyn Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| env(name).filter(|value| !value.trim().is_empty());
         let file = |variable: &str, name: &str| {
@@ -32,7 +32,7 @@ impl ProfileFiles {
         }
     }
 
-    /// Reads the profile. A file that can't be read has nothing.
+    /// Reads the profile. An unreadable file counts as empty.
     pub(super) fn read(&self) -> Profile {
         let text = |path: &Option<PathBuf>| {
             path.as_ref().and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default()
@@ -49,7 +49,7 @@ impl ProfileFiles {
     }
 }
 
-/// Returns the region: from the environment, or else from the profile.
+/// Returns the region from the environment, or else from the profile.
 pub(in crate::llm) fn find_region(env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &&str| env(name).filter(|value| !value.trim().is_empty());
     let of_profile = || ProfileFiles::from_env(env).read().remove("region");

@@ -1,4 +1,4 @@
-//! Signatures of requests to Amazon: Signature Version 4.
+//! Signs requests to Amazon with Signature Version 4.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::credentials::Credentials;
 use crate::net::{HttpRequest, RESERVED_IN_ADDRESS, header};
 use crate::types::hex;
 
-/// What a signature is valid for.
+/// The scope in which a signature is valid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SigningScope<'a> {
     pub(super) region: &'a str,
@@ -25,12 +25,12 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
 const RESERVED_IN_PATH: AsciiSet = RESERVED_IN_ADDRESS.remove(b'/');
 
-/// Returns a text as a part of a path.
+/// Encodes a text as a part of a path.
 pub(super) fn encode_uri(text: &str) -> String {
     utf8_percent_encode(text, &RESERVED_IN_ADDRESS).to_string()
 }
 
-/// Returns the headers that sign a request: the time, the session token, and the signature.
+/// Returns the headers of a signed request: the time, the session token, and the signature.
 pub(super) fn sign(
     request: &HttpRequest,
     credentials: &Credentials,
@@ -87,7 +87,7 @@ fn split_url(url: &str) -> (&str, &str, &str) {
     }
 }
 
-/// Returns an encoded query in the order of its fields.
+/// Returns an encoded query, with its fields sorted.
 fn canonical_query(query: &str) -> String {
     let fields = query.split('&').filter(|field| !field.is_empty());
     let mut fields: Vec<_> =
@@ -152,7 +152,7 @@ mod tests {
         headers.last().unwrap().1.clone()
     }
 
-    /// The signatures are those of Amazon's published test suite: paths, queries, a body, and a session token.
+    /// The expected signatures are those of Amazon's published test suite: paths, queries, a body, and a session token.
     #[test]
     fn published_signatures_are_equal() {
         let sent = Method::POST;
@@ -244,7 +244,7 @@ mod tests {
         );
     }
 
-    /// The path is encoded once where it is sent, and again where it is signed.
+    /// The path is encoded once for sending, and again for signing.
     #[test]
     fn the_parts_of_a_url_are_found() {
         let url = "http://127.0.0.1:80/model/a%3A0/invoke?b=1";

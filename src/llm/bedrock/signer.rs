@@ -1,4 +1,4 @@
-//! Signing of requests to Bedrock.
+//! Signs requests to Bedrock.
 
 use std::sync::Mutex;
 
@@ -21,10 +21,10 @@ pub(in crate::llm) struct BedrockSigner {
     last: Mutex<Option<Credentials>>,
 }
 
-/// The name in signatures.
+/// The name of the service in signatures.
 const SERVICE: &str = "bedrock";
 
-/// How long before they expire keys are replaced.
+/// The time before their expiry at which keys are replaced.
 const EXPIRY_MARGIN: SignedDuration = SignedDuration::from_mins(1);
 
 impl BedrockSigner {
@@ -39,7 +39,7 @@ impl BedrockSigner {
         Timestamp::try_from(self.clock.now()).map_err(wrong_clock)
     }
 
-    /// Returns the keys, replaced if they expire.
+    /// Returns the keys, after replacing keys that are about to expire.
     fn load(&self, at: Timestamp, cancel: &CancellationToken) -> Result<Credentials> {
         let is_valid = |known: &Credentials| {
             known

@@ -1,4 +1,4 @@
-//! Comparing a request with the recorded one.
+//! Compares a request with the recorded one.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::llm::fault::excerpt;
 /// The first difference between two requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RequestMismatch {
-    /// The path to it, with a key or an index for each level.
+    /// The path to the difference, with a key or an index for each level.
     path: String,
     recorded: String,
     sent: String,
@@ -19,7 +19,7 @@ pub(super) struct RequestMismatch {
 const SESSION_KEY_FIELD: &str = "prompt_cache_key";
 
 impl RequestMismatch {
-    /// Finds the first difference between two bodies. The session is ignored.
+    /// Finds the first difference between two bodies, ignoring the session.
     pub(super) fn find(recorded: &str, sent: &str) -> Option<Self> {
         if recorded == sent {
             return None;
@@ -36,7 +36,7 @@ impl RequestMismatch {
     }
 }
 
-/// Compares two values: the elements of the recorded one in order, then additional ones.
+/// Compares two values: the elements of the recorded value in order, then additional elements of the sent one.
 fn compare(recorded: Option<&Value>, sent: Option<&Value>, path: &str) -> Option<RequestMismatch> {
     let below = |key: &dyn fmt::Display| match path {
         "" => key.to_string(),
@@ -61,10 +61,10 @@ fn compare(recorded: Option<&Value>, sent: Option<&Value>, path: &str) -> Option
     }
 }
 
-/// How many bytes before the difference are shown.
+/// The number of characters shown before the difference.
 const SHARED_CONTEXT: usize = 40;
 
-/// Returns the difference of two texts, with a little text before it.
+/// Returns the difference of two texts, with some text before it.
 fn compare_texts(recorded: &str, sent: &str, path: &str) -> RequestMismatch {
     let common = recorded.chars().zip(sent.chars()).take_while(|(a, b)| a == b).count();
     let show = |text: &str| {

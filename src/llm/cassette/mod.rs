@@ -1,7 +1,7 @@
-//! Recording exchanges with models, and replaying them.
+//! Records exchanges with models, and replays them.
 //!
-//! A recording is a file in JSON Lines, made to be read, searched with `jq`, compared with `diff` and edited. The
-//! `type` of a line is the type of its record, and `n` is the number of the exchange, counted from one:
+//! A recording is a JSON Lines file that can be read, searched with `jq`, compared with `diff`, and edited. The `type`
+//! of a line is the type of its record, and `n` is the number of the exchange, counted from one:
 //!
 //! | `type` | fields | written |
 //! |---|---|---|
@@ -12,9 +12,9 @@
 //! | `end` | `n` | at the end of the response, or after a complete reply |
 //! | `error` | `n`, `error` | after a network error |
 //!
-//! The body of a request is the first `same` bytes of the previous body and then `body`, so that a conversation is
-//! stored once. A recording has neither times nor keys: headers with keys and irrelevant response headers are left out,
-//! and text in a body that looks like a key is replaced by `***`.
+//! The body of a request consists of the first `same` bytes of the previous body, followed by `body`, so that a
+//! conversation is stored once. A recording contains neither times nor keys: headers with keys and irrelevant response
+//! headers are left out, and text in a body that looks like a key is replaced by `***`.
 //!
 //! [`Recorder`] writes recordings, [`Recording`] reads them, and [`Player`] replays them in order.
 

@@ -1,4 +1,4 @@
-//! Replaying a recording.
+//! Replays a recording.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::types::{Fault, FaultKind};
 /// The action on a request that differs from the recorded one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnMismatch {
-    /// Warn about the first difference and replay the recorded response: paths and versions of another machine need not
-    /// change the replies.
+    /// Warn about the first difference, and replay the recorded response: paths and versions of another machine need
+    /// not change the replies.
     #[default]
     Warn,
     /// Fail the call.
@@ -48,13 +48,14 @@ impl Player {
         Self(Arc::new(PlayerState { recording, position, on_mismatch, has_warned }))
     }
 
-    /// Returns the model of the next request; at the end, that of the last one.
+    /// Returns the model of the next request; at the end, the model of the last one.
     pub(super) fn next_model(&self) -> &str {
         let exchanges = &self.0.recording.exchanges;
         &exchanges[self.0.position.calls().min(exchanges.len() - 1)].request.model
     }
 
-    /// Returns the recorded models, each with the URL of its first request and whether that streamed its reply.
+    /// Returns the recorded models, each with the URL of its first request, and whether that request streamed its
+    /// reply.
     pub(in crate::llm) fn models(&self) -> Vec<(&str, &str, bool)> {
         let mut models: Vec<(&str, &str, bool)> = Vec::new();
         for RecordedExchange { request, .. } in &self.0.recording.exchanges {
@@ -75,7 +76,7 @@ impl Player {
         recorded: &RecordedExchange,
         request: &HttpRequest,
     ) -> Result<()> {
-        // The recording is masked, so the request has to be masked too.
+        // The recording is masked, so the sent body has to be masked, too.
         let sent = Secrets::default().mask_all(&String::from_utf8_lossy(&request.body.to_vec()));
         let Some(mismatch) = RequestMismatch::find(&recorded.request.body, &sent) else {
             return Ok(());
@@ -149,7 +150,7 @@ impl ResponseBody for ReplayBody {
     fn release(self: Box<Self>) {}
 }
 
-/// A model that replays a recording, which may be of several models.
+/// A model that replays a recording, possibly of several models.
 pub(in crate::llm) struct ReplayModel {
     pub(in crate::llm) player: Player,
     /// The models of the recording by name, each with its own wire.
@@ -165,7 +166,7 @@ impl Model for ReplayModel {
         }
     }
 
-    /// Those of several models are not stored: which of them is called follows from the recording.
+    /// The settings of several models are not stored: the recording determines which one is called.
     fn request_settings(&self) -> Value {
         match self.models.as_slice() {
             [(_, model)] => model.request_settings(),

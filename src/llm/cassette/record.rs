@@ -12,7 +12,7 @@ pub(super) const FORMAT_VERSION: u32 = 1;
 /// Headers by name, sorted.
 pub(super) type RecordedHeaders = BTreeMap<String, String>;
 
-/// One record, a line of the file.
+/// A record, which is a line of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum CassetteRecord {
@@ -40,7 +40,7 @@ pub(super) enum CassetteRecord {
     Unknown,
 }
 
-/// A request. Its body shares a prefix with the previous one.
+/// The record of a request. Its body shares a prefix with the body of the previous request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RequestRecord {
     pub(super) n: usize,
@@ -67,7 +67,7 @@ pub(super) struct ChunkRecord {
 }
 
 impl CassetteRecord {
-    /// Returns the number of its exchange.
+    /// Returns the number of the record's exchange.
     pub(super) fn number(&self) -> usize {
         match self {
             Self::Recording { .. } | Self::Unknown => 0,
@@ -81,7 +81,7 @@ impl CassetteRecord {
 }
 
 impl ChunkRecord {
-    /// Returns a chunk.
+    /// Returns the record of a chunk.
     pub(super) fn new(n: usize, bytes: Vec<u8>) -> Self {
         match String::from_utf8(bytes) {
             Ok(text) => Self { n, text: Some(text), hex: None },
@@ -92,7 +92,7 @@ impl ChunkRecord {
         }
     }
 
-    /// Returns its bytes; `None` if they are missing or invalid.
+    /// Returns the bytes of the chunk; `None` if they are missing or invalid.
     pub(super) fn bytes(&self) -> Option<Vec<u8>> {
         match (&self.text, &self.hex) {
             (Some(text), None) => Some(text.clone().into_bytes()),
@@ -127,7 +127,7 @@ const RELEVANT_HEADERS: [&str; 7] = [
     "x-should-retry",
 ];
 
-/// Returns the relevant headers of a response; others identify organisations or contain cookies.
+/// Returns the relevant headers of a response; others may identify organisations or contain cookies.
 pub(super) fn relevant_headers(headers: &HeaderMap) -> RecordedHeaders {
     let mut relevant = public_headers(headers);
     relevant.retain(|name, _| RELEVANT_HEADERS.contains(&name.as_str()));

@@ -1,4 +1,4 @@
-//! Writing recordings.
+//! Writes recordings.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ use crate::workspace::{open_anywhere, open_without_links, resolve_inside};
 #[derive(Clone, Debug)]
 pub struct Recorder(Arc<Mutex<CassetteFile>>);
 
-/// An error of creating a recording.
+/// An error while creating a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("could not record to {path}: {cause}")]
 pub struct RecordError {
@@ -34,7 +34,7 @@ pub struct RecordError {
 #[derive(Debug)]
 struct CassetteFile {
     path: PathBuf,
-    /// `None` after a failed write, so that a recording has no gaps.
+    /// The file; `None` after a failed write, so that a recording has no gaps.
     file: Option<File>,
     requests: usize,
     /// The body of the last request.
@@ -101,8 +101,8 @@ impl CassetteFile {
         self.requests
     }
 
-    /// Writes a record with its keys masked; servers may repeat a key in text or headers. A failed write does not fail
-    /// the run, but is reported once.
+    /// Writes a record with keys masked, since servers may repeat a key in text or headers. A failed write is reported
+    /// once, and does not fail the run.
     fn write_or_warn(&mut self, record: &CassetteRecord, masker: &Secrets) {
         if let Err(error) = self.try_write(record, masker) {
             log::warn!("the recording {} ends here: {error}", self.path.display());
@@ -157,7 +157,7 @@ impl HttpTransport for RecordingTransport {
     }
 }
 
-/// A body that is recorded while it is read.
+/// A response body that is recorded while it is read.
 struct RecordingBody {
     inner: Box<dyn ResponseBody>,
     recorder: ResponseRecorder,
@@ -168,7 +168,7 @@ struct ResponseRecorder {
     recorder: Recorder,
     masker: Secrets,
     number: usize,
-    /// The incomplete chunk at the end: a key must not be split.
+    /// The incomplete chunk at the end, kept so that a key is not split.
     pending: Vec<u8>,
 }
 
@@ -187,7 +187,7 @@ impl ResponseRecorder {
         }
     }
 
-    /// Writes the rest of the response and its last record.
+    /// Writes the rest of the response, and its last record.
     fn end(&mut self, record: &CassetteRecord) {
         self.write_rest();
         lock(&self.recorder.0).write_or_warn(record, &self.masker);
@@ -208,7 +208,7 @@ impl ResponseRecorder {
 }
 
 impl Drop for ResponseRecorder {
-    /// An error response is not always read to its end; the bytes that were read are written.
+    /// An error response may be read in part only; the bytes that were read are written.
     fn drop(&mut self) {
         self.write_rest();
     }

@@ -1,4 +1,4 @@
-//! Reading recordings.
+//! Reads recordings.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub struct Recording {
 pub(super) struct RecordedExchange {
     /// The request, with its whole body.
     pub(super) request: RequestRecord,
-    /// `None` if no response began.
+    /// The response; `None` if none began.
     pub(super) response: Option<RecordedResponse>,
     pub(super) end: ExchangeEnd,
 }
@@ -34,7 +34,7 @@ pub(super) struct RecordedResponse {
 /// The end of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ExchangeEnd {
-    /// Not recorded: the process ended, or stopped reading.
+    /// The end is not recorded: the process ended, or stopped reading.
     Unrecorded,
     /// The response is complete.
     Complete,
@@ -47,7 +47,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// Fails if the file can't be read, or for an invalid line.
+    /// Fails if the file can't be read, or has an invalid line.
     pub fn load(path: &Path) -> Result<Self, PlaybackError> {
         let owned = || path.to_owned();
         let text = read_input(path).map_err(|error| PlaybackError::Unreadable {
@@ -69,7 +69,7 @@ impl Recording {
         self.exchanges.len()
     }
 
-    /// Returns whether there are no requests; a recording that was read has at least one.
+    /// Returns whether there are no requests; a loaded recording has at least one.
     pub fn is_empty(&self) -> bool {
         self.exchanges.is_empty()
     }

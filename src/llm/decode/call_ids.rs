@@ -1,4 +1,4 @@
-//! Unique ids of tool calls in a conversation.
+//! Unique ids for the tool calls of a conversation.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,25 +10,25 @@ use crate::types::{CallId, ConversationItem};
 /// The ids in a conversation, and the source of new ones.
 ///
 /// A generated id is derived from the position of its reply in the conversation, so that a replay generates the same
-/// one.
+/// id.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CallIds {
     used: Arc<HashSet<u64>>,
-    /// The number of the entry for the reply.
+    /// The number of the conversation entry with the reply.
     reply_index: u64,
 }
 
-/// Returns a hash of an id, which takes a fifth of the memory of the text. After a collision, the later id is generated, which
-/// is harmless.
+/// Returns a hash of an id, which takes a fifth of the memory of the text. After a collision, a new id is generated for
+/// the later call, which is harmless.
 fn hash_of(id: &CallId) -> u64 {
-    // The hasher of a map differs between processes.
+    // The default hasher of maps differs between processes.
     let mut hasher = DefaultHasher::new();
     id.hash(&mut hasher);
     hasher.finish()
 }
 
 impl CallIds {
-    /// Adds the ids in an entry.
+    /// Adds the ids in a conversation entry.
     pub(crate) fn add_entry(&mut self, item: &ConversationItem) {
         if let ConversationItem::Exchange(exchange) = item {
             let used = Arc::make_mut(&mut self.used);
@@ -41,13 +41,13 @@ impl CallIds {
         !self.used.is_empty()
     }
 
-    /// Returns the ids for the reply to these entries.
+    /// Returns the ids for the reply that follows these entries.
     pub(crate) fn for_reply(&mut self, entries: &[ConversationEntry]) -> Self {
         self.reply_index = entries.last().map_or(0, |entry| entry.id.0 + 1);
         self.clone()
     }
 
-    /// Returns an id for each call of a reply: the provider's, unless it is empty or in use.
+    /// Returns an id for each call of a reply: the provider's id, unless it is empty or in use.
     pub(crate) fn assign<'a>(&self, ids: impl IntoIterator<Item = &'a str>) -> Vec<CallId> {
         let mut assigned = HashSet::new();
         let assign_one = |(index, id): (usize, &str)| {
@@ -76,7 +76,7 @@ impl CallIds {
     }
 }
 
-/// The longest id that all providers accept.
+/// The maximum length of an id that all providers accept.
 const MAX_ID_LENGTH: usize = 64;
 
 #[cfg(test)]

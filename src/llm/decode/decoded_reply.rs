@@ -9,12 +9,12 @@ use crate::types::{
     OpaqueBlock, Reply, ReplyFinish, ReplyPart, Tokens, ToolArguments, ToolCall, Usage,
 };
 
-/// A reply as a wire decoded it.
+/// A reply as decoded by a wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DecodedReply {
     pub(crate) parts: Vec<DecodedPart>,
     pub(crate) finish: ReplyFinish,
-    /// The usage that the provider reports; `None` if it is missing or invalid.
+    /// The usage reported by the provider; `None` if it is missing or invalid.
     pub(crate) usage: Option<Usage>,
     pub(crate) model: Option<String>,
 }
@@ -26,36 +26,36 @@ pub(crate) enum DecodedPart {
     Text(String),
     /// A tool call, as the provider sent it.
     Call { id: String, name: String, arguments: String },
-    /// A block that is sent back unchanged.
+    /// A block that is sent back unchanged, as JSON.
     Opaque(String),
 }
 
-/// The text of a reply since the last flush; flushed for each received chunk, not for each token.
+/// The text of a reply since the last flush. It is flushed for each received chunk, not for each token.
 #[derive(Debug, Default)]
 pub(crate) struct DeltaBuffer {
     text: String,
     reasoning: String,
-    /// The bytes of calls since the last flush.
+    /// The number of bytes of calls since the last flush.
     call_bytes: usize,
-    /// Whether everything is dropped.
+    /// Whether all text is dropped.
     is_discarded: bool,
-    /// The bytes of the reply received so far, including calls.
+    /// The number of bytes of the reply received so far, including calls.
     received_bytes: usize,
-    /// Masked in the text.
+    /// The secrets that are masked in the text.
     secrets: Secrets,
-    /// Reads the events of a stream.
+    /// The joiner of surrogate pairs that are split between events.
     pub(crate) surrogates: SurrogateJoiner,
 }
 
-/// Estimates the usage where the provider does not report it.
+/// The assumed number of bytes per thousand tokens, for estimates if the provider reports no usage.
 const BYTES_PER_THOUSAND_TOKENS: usize = 3_500;
 
-/// The largest plausible number of input tokens that the provider adds, for tools for example.
+/// The maximum plausible number of input tokens added by the provider, for example for tools.
 const MAX_HIDDEN_INPUT: u64 = 100_000;
 
 impl DecodedReply {
-    /// Returns the reply. `wire` is the id for opaque blocks; `sent` is the size of the request in bytes, for an
-    /// estimate of missing usage.
+    /// Returns the reply. `wire` identifies opaque blocks; `sent` is the size of the request in bytes, for estimating
+    /// missing usage.
     pub(crate) fn into_reply(self, wire: &Arc<str>, ids_in_use: &CallIds, sent: usize) -> Reply {
         let usage = self.usage.filter(|usage| is_plausible(usage, sent));
         let usage = usage.unwrap_or_else(|| estimate_usage(sent, self.output_bytes()));
@@ -66,7 +66,7 @@ impl DecodedReply {
         });
         let mut ids = ids_in_use.assign(ids).into_iter();
         let mut parts = Vec::with_capacity(self.parts.len());
-        // Each text is freed once it is copied.
+        // Each text is freed once it has been copied.
         for part in self.parts {
             parts.push(match part {
                 DecodedPart::Text(text) if text.is_empty() => continue,
@@ -90,7 +90,7 @@ impl DecodedReply {
         Reply { parts: parts.into(), finish, usage, model }
     }
 
-    /// Masks these secrets everywhere: a provider, or a proxy before it, may repeat the key.
+    /// Masks secrets in all texts: a provider, or a proxy before it, may repeat the key.
     pub(crate) fn mask(mut self, secrets: &Secrets) -> Self {
         let mask = |text: &mut String| *text = secrets.mask(std::mem::take(text));
         for part in &mut self.parts {
@@ -118,12 +118,12 @@ impl DecodedReply {
 }
 
 impl DeltaBuffer {
-    /// Returns an empty buffer that masks these secrets.
+    /// Returns an empty buffer that masks secrets.
     pub(crate) fn new(secrets: Secrets) -> Self {
         Self { secrets, ..Self::default() }
     }
 
-    /// Returns a buffer that drops everything, for a reply that is complete at once.
+    /// Returns a buffer that drops everything, for a reply that is received as a whole.
     pub(crate) fn discarded() -> Self {
         Self { is_discarded: true, ..Self::default() }
     }
@@ -142,7 +142,7 @@ impl DeltaBuffer {
         }
     }
 
-    /// Counts a delta of a call, which is only reported once it is complete.
+    /// Counts a delta of a call, which is reported only once it is complete.
     pub(crate) fn add_hidden(&mut self, delta: &str) {
         self.call_bytes += delta.len();
     }
@@ -152,7 +152,7 @@ impl DeltaBuffer {
         estimate_usage(0, self.received_bytes).output
     }
 
-    /// Reports the text, and clears it; the beginning of a secret at its end stays until the rest is received.
+    /// Reports the text, and clears it. The beginning of a secret at the end is kept until the rest is received.
     pub(crate) fn flush(&mut self, sink: &mut dyn FnMut(ReplyDelta)) {
         self.report(sink, Secrets::unfinished);
     }
@@ -186,8 +186,8 @@ impl DeltaBuffer {
     }
 }
 
-/// Marks the last call as truncated by a limit or a filter. Arguments of which nothing was received are empty, so such a
-/// call may be truncated too.
+/// Marks the last call as truncated by a limit or a filter. Arguments are empty if nothing of them was received, so a
+/// call without arguments may be truncated, too.
 fn mark_last_truncated(parts: &mut [ReplyPart]) {
     if let Some(ReplyPart::Call(call)) = parts.last_mut() {
         *call = match call.arguments.text().trim() {
@@ -199,8 +199,8 @@ fn mark_last_truncated(parts: &mut [ReplyPart]) {
     }
 }
 
-/// Returns whether the usage is plausible: a token has at least a byte, and every request has input. (Some proxies
-/// count zero for streams.)
+/// Returns whether the usage is plausible: a token has at least one byte, and every request has input. (Some proxies
+/// report zero for streams.)
 fn is_plausible(usage: &Usage, sent: usize) -> bool {
     (1..=sent as u64 + MAX_HIDDEN_INPUT).contains(&usage.input.0)
         && usage.cached_input + usage.cache_write <= usage.input
@@ -253,7 +253,7 @@ mod tests {
             [last(""), last("{}")],
             [(); 2].map(|()| ToolArguments::Truncated { text: "".into() })
         );
-        // A filter, and a full window, end a reply as a limit does.
+        // A filter or a full window ends a reply like a limit.
         for finish in [ReplyFinish::Refused, ReplyFinish::ContextFull] {
             let reply = into_reply(decoded(vec![call("")], finish));
             let call = reply.calls().next().unwrap();

@@ -14,7 +14,7 @@ pub(crate) enum FinishReason {
     Failed,
 }
 
-/// The spellings of each reason, in lower case, without separators and between blanks.
+/// The spellings of each reason, in lower case, without separators, and between blanks.
 static FINISH_WORDS: [(&str, FinishReason); 7] = [
     (" null none finishreasonunspecified notfinished ", FinishReason::Unspecified),
     (
@@ -40,7 +40,7 @@ static FINISH_WORDS: [(&str, FinishReason); 7] = [
 ];
 
 impl FinishReason {
-    /// Parses a reason; an unknown one is kept as it is.
+    /// Parses a reason; an unknown reason is kept unchanged.
     pub(crate) fn parse(reason: &str) -> Self {
         let letters = reason.chars().filter(|c| c.is_alphanumeric());
         let word = format!(" {} ", letters.collect::<String>().to_lowercase());
@@ -54,8 +54,8 @@ impl FinishReason {
         )
     }
 
-    /// Returns the finish reason; `None` if it is unspecified, and a fault if it is an error. `reason` is the server's
-    /// text.
+    /// Returns the finish reason; `None` if it is unspecified. Fails with a fault for an error. `reason` is the text of
+    /// the server.
     pub(crate) fn into_finish(self, reason: &str) -> Result<Option<ReplyFinish>> {
         match self {
             Self::Unspecified => Ok(None),

@@ -1,7 +1,7 @@
 //! Fields for which servers send undocumented types.
 //!
-//! Each type accepts one type of JSON. A value of another type is `None`, and is not decoded. An invalid value of the
-//! accepted type is an error, so that nothing of a reply is lost silently.
+//! Each type accepts one type of JSON. A value of any other type becomes `None`, and is not decoded. An invalid value
+//! of the accepted type is an error, so that no part of a reply is lost silently.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ pub(crate) type List<T> = LenientValue<Vec<T>, b'['>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JsonText<'a>(pub(crate) Cow<'a, str>);
 
-/// How much of a text is unescaped at once, in bytes.
+/// The maximum size of a text that is unescaped at once, in bytes.
 const UNESCAPED_AT_ONCE: usize = 64 << 10;
 
 /// The length of the longest escape, a pair of surrogates.
@@ -39,7 +39,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for JsonText<'a> {
     }
 }
 
-/// Returns the content of a JSON text. Only the result is as long as the text: a parser's buffer is not.
+/// Returns the content of a JSON text. A long text is unescaped in parts, so that the parser's buffer stays short.
 fn unescape(json: &str) -> serde_json::Result<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct WholeText<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -50,7 +50,7 @@ fn unescape(json: &str) -> serde_json::Result<Cow<'_, str>> {
     };
     let mut text = String::with_capacity(rest.len());
     while !rest.is_empty() {
-        // No escape begins before the cut and ends behind it.
+        // No escape may begin before the cut and end after it.
         let is_cut = |at: &usize| {
             let before = &rest.as_bytes()[at - LONGEST_ESCAPE..*at];
             rest.is_char_boundary(*at) && !before.contains(&b'\\')
@@ -63,7 +63,7 @@ fn unescape(json: &str) -> serde_json::Result<Cow<'_, str>> {
     Ok(text.into())
 }
 
-/// Appends to a text; the piece is moved if it is the first.
+/// Appends to a text; the first piece is moved instead of copied.
 pub(crate) fn append(text: &mut String, piece: Cow<'_, str>) {
     match text.is_empty() {
         true => *text = piece.into_owned(),
@@ -124,7 +124,7 @@ pub(crate) fn text_or_json(json: Option<&RawValue>) -> serde_json::Result<Cow<'_
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TokenCount(pub(crate) Option<u64>);
 
-/// The parts of a count, at all providers.
+/// The details of a count, for all providers.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 #[allow(clippy::struct_field_names)] // the providers' names

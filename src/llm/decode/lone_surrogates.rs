@@ -1,24 +1,24 @@
-//! Halves of surrogate pairs in JSON, which are no characters.
+//! Halves of surrogate pairs in JSON, which are not characters by themselves.
 
 use std::borrow::Cow;
 
 /// The length of an escape of four digits.
 const ESCAPE: usize = 6;
 
-/// Replaces each escape of half a surrogate pair by that of U+FFFD, as decoders of invalid text do.
+/// Replaces each escape of a lone half of a surrogate pair by that of U+FFFD, like decoders of invalid text.
 pub(crate) fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
     replace(json, |_| Some("\\ufffd".to_owned()))
 }
 
-/// Joins the halves of surrogate pairs that a server cuts in two: the first one ends a string of an event, the second one
-/// begins a string of a later event. A first half whose second one never comes is left out.
+/// Joins surrogate pairs that a server splits: the first half ends a string of an event, the second half begins a
+/// string of a later event. A first half without a second one is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct SurrogateJoiner {
     first: Option<String>,
 }
 
 impl SurrogateJoiner {
-    /// Returns the next event with whole characters only.
+    /// Returns the next event, with complete characters only.
     pub(crate) fn join<'a>(&mut self, json: &'a str) -> Cow<'a, str> {
         replace(json, |half| {
             if half.is_first && half.ends_string {
@@ -31,7 +31,7 @@ impl SurrogateJoiner {
     }
 }
 
-/// An escape of half a surrogate pair, without the other half beside it.
+/// An escape of half a surrogate pair, without the other half next to it.
 struct LoneHalf<'a> {
     escape: &'a str,
     is_first: bool,
@@ -39,7 +39,7 @@ struct LoneHalf<'a> {
     ends_string: bool,
 }
 
-/// Replaces each lone half by what a function returns; nothing leaves it out.
+/// Replaces each lone half by the result of a function; `None` drops it.
 fn replace(
     json: &str,
     mut replacement: impl FnMut(LoneHalf<'_>) -> Option<String>,
@@ -51,7 +51,7 @@ fn replace(
         let (length, is_lone) = match (unit, next) {
             (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => (2 * ESCAPE, false),
             (Some(0xd800..0xe000), _) => (ESCAPE, true),
-            // A backslash and what it escapes.
+            // A backslash and the escaped character.
             _ => (1 + json[at + 1..].chars().next().map_or(0, char::len_utf8), false),
         };
         if is_lone {

@@ -1,4 +1,4 @@
-//! Reading replies: the parts that all API formats share.
+//! Reads replies: the parts shared by all API formats.
 
 mod call_ids;
 mod decoded_reply;

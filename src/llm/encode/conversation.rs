@@ -1,7 +1,7 @@
 //! The encoded conversation, kept between requests.
 //!
-//! It only grows at its end, so that the bytes before are the same in every request and only new entries are encoded. A
-//! compaction, which changes the conversation, truncates it.
+//! It only grows at its end: all requests share the bytes before, and only new entries are encoded. A compaction, which
+//! changes the conversation, truncates it.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) struct MessageGroup {
     pub(crate) between: &'static str,
     /// Written after the last part.
     pub(crate) close: &'static str,
-    /// Written after the last part instead, to mark it for the provider's prompt cache.
+    /// Written after the last part instead of `close`, to mark it for the provider's prompt cache.
     pub(crate) close_with_mark: &'static str,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct MessageGroup {
 pub(crate) struct EncodedConversation {
     bytes: Arc<Vec<u8>>,
     entry_ends: Vec<EntryEnd>,
-    /// How often encoded entries were replaced by others.
+    /// The number of times that encoded entries were replaced by others.
     rewrites: u64,
     #[cfg(test)]
     encoded_bytes: u64,
@@ -48,19 +48,19 @@ pub(crate) struct EncodedPrefix {
     pub(crate) bytes: Arc<Vec<u8>>,
     pub(crate) end: usize,
     pub(crate) open_group: Option<&'static MessageGroup>,
-    /// How often encoded entries were replaced by others: between two prefixes with the same number, the longer one begins
-    /// with the shorter one.
+    /// The number of times that encoded entries were replaced by others. Of two prefixes with the same number, the
+    /// longer one begins with the shorter one.
     pub(crate) rewrites: u64,
 }
 
-/// Writes parts, and the text between them.
+/// Writes parts and the text between them.
 pub(crate) struct MessageWriter<'a> {
     out: &'a mut Vec<u8>,
     open_group: Option<&'static MessageGroup>,
 }
 
 impl EncodedConversation {
-    /// Encodes the new entries, and returns the encoding of all of these.
+    /// Encodes the new entries, and returns the encoding of all given entries.
     pub(crate) fn encode(
         &mut self,
         entries: &[ConversationEntry],
@@ -73,7 +73,7 @@ impl EncodedConversation {
             let last = self.entry_ends.last();
             let (end, mut open) =
                 last.map_or((0, None), |entry_end| (entry_end.end, entry_end.open_group));
-            // Copied only while a cancelled call still holds it.
+            // The bytes are copied only while a cancelled call still uses them.
             let bytes = Arc::make_mut(&mut self.bytes);
             self.rewrites += u64::from(end < bytes.len());
             bytes.truncate(end);
@@ -102,12 +102,12 @@ impl EncodedConversation {
 }
 
 impl<'a> MessageWriter<'a> {
-    /// Returns a writer that continues after this group.
+    /// Returns a writer that continues after an open group.
     pub(crate) fn new(out: &'a mut Vec<u8>, open: Option<&'static MessageGroup>) -> Self {
         Self { out, open_group: open }
     }
 
-    /// Writes a part of this group.
+    /// Writes a part of a group.
     pub(crate) fn add(&mut self, group: &'static MessageGroup, write: impl FnOnce(&mut Vec<u8>)) {
         let before: &[&str] = match self.open_group {
             Some(open) if std::ptr::eq(open, group) => &[group.between],

@@ -1,18 +1,18 @@
-//! Writing JSON piece by piece.
+//! Writes JSON piece by piece.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::types::{Image, ToolArguments, ToolCall, ToolResult};
 
-/// Writes text and then a JSON value: `,"name":` and `"grep"`.
+/// Writes text followed by a JSON value: `,"name":` and `"grep"`.
 pub(crate) fn field<T: Serialize + ?Sized>(out: &mut Vec<u8>, prefix: &str, value: &T) {
     raw(out, prefix);
     // Writing values with text keys into memory can't fail.
     let _ = serde_json::to_writer(out, value);
 }
 
-/// Writes an object, and leaves it open in a list at its end: `{"model":"m","messages":[`.
+/// Writes an object that ends with an open list: `{"model":"m","messages":[`.
 pub(crate) fn open_object(out: &mut Vec<u8>, object: &Value, list: &str) {
     field(out, "", object);
     out.pop();
@@ -20,7 +20,7 @@ pub(crate) fn open_object(out: &mut Vec<u8>, object: &Value, list: &str) {
     raw(out, ":[");
 }
 
-/// Writes text as JSON without its quotes, for text that is continued.
+/// Writes text as JSON without quotes, for text that is continued.
 pub(crate) fn unquoted(out: &mut Vec<u8>, text: &str) {
     let start = out.len();
     field(out, "", text);
@@ -35,18 +35,18 @@ pub(crate) fn data_url(out: &mut Vec<u8>, image: &Image) {
     }
 }
 
-/// Writes text as it is.
+/// Writes text unchanged.
 pub(crate) fn raw(out: &mut Vec<u8>, json: &str) {
     out.extend_from_slice(json.as_bytes());
 }
 
-/// Returns the output of a tool. Some providers reject an empty result.
+/// Returns the output of a tool; a placeholder if it is empty, since some providers reject empty results.
 pub(crate) fn tool_output(result: &ToolResult) -> &str {
     if result.text.trim().is_empty() { "(no output)" } else { &result.text }
 }
 
-/// Returns the arguments of a call, as they are sent back. Invalid JSON is replaced: some servers parse the arguments of
-/// the conversation and fail. The tool result has the error.
+/// Returns the arguments of a call for sending them back. Invalid JSON is replaced, since some servers parse the
+/// arguments in the conversation and fail. The tool result contains the error.
 pub(crate) fn arguments(call: &ToolCall) -> &str {
     match &call.arguments {
         ToolArguments::Complete { text } => text,
@@ -54,13 +54,13 @@ pub(crate) fn arguments(call: &ToolCall) -> &str {
     }
 }
 
-/// Returns the name of a tool in a form that is valid at every provider. A model may have called a tool with another one.
+/// Returns a name of a tool that is valid for every provider. A model may have called a tool by an invalid name.
 pub(crate) fn tool_name(name: &str) -> String {
     let name: String = name.chars().take(64).map(name_character).collect();
     if name.is_empty() { "_".to_owned() } else { name }
 }
 
-/// Returns the character, or `_` for one that is invalid in names and ids.
+/// Returns the character; `_` for a character that is invalid in names and ids.
 pub(crate) fn name_character(c: char) -> char {
     if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' }
 }

@@ -1,4 +1,4 @@
-//! Writing requests. Each entry of a conversation is encoded and hashed once, for all requests.
+//! Encodes requests. Each conversation entry is encoded and hashed once, for all requests.
 
 mod conversation;
 pub(super) mod json;

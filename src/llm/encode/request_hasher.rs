@@ -1,4 +1,4 @@
-//! The digests of requests, for which only their new bytes are hashed.
+//! Computes the digests of requests by hashing only new bytes.
 
 use sha2::{Digest as _, Sha256};
 
@@ -6,11 +6,11 @@ use super::conversation::EncodedPrefix;
 use crate::port::RequestDigest;
 use crate::types::Sha256Digest;
 
-/// Hashes requests that begin with the same head. It keeps the hash of the newest conversation, which the next one extends.
+/// Hashes requests with the same head. It keeps the hash of the latest conversation, which the next one extends.
 #[derive(Debug)]
 pub(crate) struct RequestHasher {
     hasher: Sha256,
-    /// How much of the conversation is hashed, and which state of it.
+    /// The number of hashed bytes of the conversation; with `rewrites`, it identifies the hashed prefix.
     end: usize,
     rewrites: u64,
     #[cfg(test)]

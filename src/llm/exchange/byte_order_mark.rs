@@ -1,18 +1,18 @@
-//! Skipping a byte order mark and blanks, in any chunks.
+//! Skips a byte order mark and blanks, across chunks.
 
-/// Skips a byte order mark and blanks, and keeps what may still be the start of a mark.
+/// Skips a byte order mark and blanks, and keeps bytes that may be the beginning of a mark.
 #[derive(Debug, Default)]
 pub(super) struct BomSkipper(Vec<u8>);
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 impl BomSkipper {
-    /// Takes the next chunk; returns the response from its first visible byte, once received.
+    /// Adds the next chunk, and returns the response from its first visible byte, once that is received.
     pub(super) fn push(&mut self, chunk: &[u8]) -> Option<Vec<u8>> {
         let response = [&*self.0, chunk].concat();
         let visible = response.strip_prefix(BOM).unwrap_or(&response).trim_ascii_start();
         if visible.is_empty() {
-            // After a mark or a blank, no mark can follow.
+            // After a mark or a blank, no further mark can follow.
             self.0 = vec![b' '];
             None
         } else if visible.len() == response.len()
@@ -31,7 +31,7 @@ impl BomSkipper {
 mod tests {
     use super::*;
 
-    /// Returns the rest of a response in chunks of this size.
+    /// Returns the rest of a response that is received in chunks of a given size.
     fn after_prefix(response: &[u8], size: usize) -> Option<Vec<u8>> {
         let mut skipper = BomSkipper::default();
         let mut pieces = response.chunks(size);

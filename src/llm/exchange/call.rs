@@ -1,4 +1,4 @@
-//! Sending a request and reading the response.
+//! Sends a request and reads the response.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::port::{
 };
 use crate::types::{Fault, FaultKind, Reply, RetryAdvice};
 
-/// A request, ready to be sent.
+/// A request that is ready to be sent.
 pub(super) struct PreparedModelCall {
     pub(super) target: Arc<RequestTarget>,
     pub(super) call_ids: CallIds,
@@ -35,9 +35,9 @@ pub(super) struct PreparedModelCall {
     pub(super) warning: Option<String>,
 }
 
-/// The kind of a response, by its first visible byte: servers send wrong content types.
+/// The kind of a response, recognized by its first visible byte, since servers send wrong content types.
 enum ResponseKind {
-    /// Nothing visible was received.
+    /// No visible byte has been received.
     Unknown(BomSkipper),
     /// An event stream.
     Events(Box<EventStream>),
@@ -62,10 +62,10 @@ enum StreamParser {
 
 const READ_BUFFER_SIZE: usize = 16 << 10;
 
-/// How many bytes of an error response are read.
+/// The maximum size of an error response that is read, in bytes.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
-/// How many bytes from the start of a response are kept for error messages.
+/// The size of the start of a response that is kept for error messages, in bytes.
 const MAX_EXCERPT: usize = 1 << 10;
 
 impl ModelCall for PreparedModelCall {
@@ -114,11 +114,11 @@ impl PreparedModelCall {
             });
         }
         self.target.has_replaced_keys.store(false, Ordering::Relaxed);
-        // From here on the provider may charge for the request.
+        // From here on, the provider may charge for the request.
         let masker = &self.masker();
         let mut deltas = DeltaBuffer::new(masker.clone());
         let reply = self.read_reply(response.body, &mut deltas, sink);
-        // Text before an error is reported too.
+        // Text before an error is reported, too.
         deltas.finish(sink);
         let reply = reply.map_err(|fault| Fault {
             billed: true,
@@ -136,8 +136,8 @@ impl PreparedModelCall {
         Ok(reply)
     }
 
-    /// Replaces rejected keys, which may have expired; returns whether there are others. If those are rejected too, it is
-    /// not because of their age.
+    /// Replaces rejected keys, which may have expired. Returns whether there are other keys. If these are rejected,
+    /// too, age is not the reason.
     fn replace_keys(&self, cancel: &CancellationToken) -> bool {
         let RequestTarget { signer, has_replaced_keys, .. } = &*self.target;
         signer.as_ref().is_some_and(|signer| {
@@ -153,7 +153,7 @@ impl PreparedModelCall {
         }
     }
 
-    /// Reads a response to its terminal event.
+    /// Reads a response until its terminal event.
     fn read_reply(
         &self,
         mut response: Box<dyn ResponseBody>,
@@ -191,7 +191,7 @@ impl PreparedModelCall {
                 ResponseKind::Document(body) => body.extend_from_slice(&chunk),
                 ResponseKind::Events(events) => {
                     let result = events.push(&chunk, deltas);
-                    // Text before an error is reported too.
+                    // Text before an error is reported, too.
                     deltas.flush(sink);
                     result?;
                     if events.reader.is_complete() {
@@ -213,7 +213,7 @@ impl PreparedModelCall {
         match first {
             b'{' | b'[' => ResponseKind::Document(Vec::new()),
             b'<' => ResponseKind::HtmlPage,
-            // The first byte of the length of a message.
+            // The first byte of a message's length.
             0 if wire.framing() == StreamFraming::Amazon => {
                 events(StreamParser::Amazon(EventStreamParser::new()))
             }
@@ -221,11 +221,11 @@ impl PreparedModelCall {
         }
     }
 
-    /// Returns the fault of a response with an error status.
+    /// Returns the fault for a response with an error status.
     fn read_error(&self, response: &mut IncomingResponse) -> Fault {
         let mut body = Vec::new();
         let mut buffer = vec![0; 16 << 10];
-        // The status is enough if the body can't be read.
+        // If the body can't be read, the status is enough.
         while let Ok(count @ 1..) = response.body.read(&mut buffer) {
             body.extend_from_slice(&buffer[..count]);
             if body.len() >= MAX_ERROR_BODY {
@@ -239,7 +239,7 @@ impl PreparedModelCall {
         fault::classify_response(status, headers, body, &self.target.url, &self.masker())
     }
 
-    /// Returns a warning if the server counted far fewer tokens than the request has.
+    /// Returns a warning if the server counted far fewer tokens than the request must have.
     fn truncation_warning(&self, reply: &Reply) -> Option<String> {
         let (counted, sent) = (reply.usage.input.0, self.request.body.len() as u64);
         let is_cut = self.target.may_truncate && !reply.usage.is_estimated && counted * 12 < sent;
@@ -273,19 +273,19 @@ impl EventStream {
                 }
             }),
         };
-        // So are errors.
+        // Errors after the terminal event are ignored, too.
         if reader.is_complete() { Ok(()) } else { result }
     }
 }
 
-/// The stream violates the protocol of the reply too.
+/// A violation of the stream's format is a violation of the reply's protocol.
 impl From<EventStreamError> for Fault {
     fn from(error: EventStreamError) -> Self {
         protocol_fault(error)
     }
 }
 
-/// The stream violates the protocol of the reply too.
+/// A violation of the stream's format is a violation of the reply's protocol.
 impl From<SseError> for Fault {
     fn from(error: SseError) -> Self {
         protocol_fault(error)
@@ -293,7 +293,7 @@ impl From<SseError> for Fault {
 }
 
 impl ResponseKind {
-    /// Returns the reply, or the fault of a response without one.
+    /// Returns the reply, or the fault of a response without a reply.
     fn into_decoded(self, call: &PreparedModelCall, first: &[u8]) -> Result<DecodedReply> {
         let not_an_api = |what: &str| {
             let (url, excerpt) = (mask_address(&call.target.url), fault::excerpt(first));
@@ -327,7 +327,8 @@ impl ResponseKind {
 
 /// Returns whether a document with a success status is an error.
 fn is_error_document(json: &str) -> Result<bool> {
-    /// Their presence is checked first: a reply is long, and not to be parsed into values.
+    /// Only the presence of these fields is checked at first, since a reply is long and should not be parsed into
+    /// values.
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct ErrorFields<'a> {

@@ -1,4 +1,4 @@
-//! The exchange with a provider, which is the same for all API formats.
+//! The exchange with a provider, shared by all API formats.
 
 mod byte_order_mark;
 mod call;

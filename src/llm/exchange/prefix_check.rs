@@ -11,16 +11,16 @@ pub(super) struct PrefixCheck(Option<RequestPrefix>);
 #[derive(Debug)]
 struct RequestPrefix {
     head: Arc<Vec<u8>>,
-    /// The number of its entries, and the last one.
+    /// The number of entries, and the last one.
     entries: usize,
     last: Option<EntryId>,
 }
 
-/// How many bytes are shown on each side of a difference.
+/// The number of bytes shown on each side of a difference.
 const EXCERPT_RADIUS: usize = 24;
 
 impl PrefixCheck {
-    /// Takes the prefix of the next request, and returns a warning if it changed without a compaction.
+    /// Records the prefix of the next request, and returns a warning if it changed without a compaction.
     pub(super) fn check(
         &mut self,
         head: &Arc<Vec<u8>>,
@@ -29,7 +29,7 @@ impl PrefixCheck {
         let last = entries.last().map(|entry| entry.id);
         let new = RequestPrefix { head: Arc::clone(head), entries: entries.len(), last };
         let old = self.0.replace(new)?;
-        // After a compaction, the entries don't continue those of the request.
+        // After a compaction, the entries don't continue those of the previous request.
         let is_compacted = old
             .entries
             .checked_sub(1)

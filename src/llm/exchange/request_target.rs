@@ -1,4 +1,4 @@
-//! Where requests go, and how.
+//! The server of a model's requests, and the settings for sending them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,24 +9,24 @@ use super::transport::{HttpTransport, RequestSigner};
 use crate::llm::wire::Wire;
 use crate::net::{HeaderMap, Secrets};
 
-/// Where requests go, and how.
+/// The server of a model's requests, and the settings for sending them.
 pub(crate) struct RequestTarget {
     pub(crate) wire: Arc<dyn Wire>,
     pub(crate) transport: Arc<dyn HttpTransport>,
-    /// `provider/model`, which identifies the blocks that only this model can read.
+    /// `provider/model`, which identifies blocks that only this model can read.
     pub(crate) model: Arc<str>,
     pub(crate) url: String,
     pub(crate) headers: HeaderMap,
     pub(crate) masker: Secrets,
     /// The source of the key, for error messages; `None` for a recording.
     pub(crate) key_source: Option<KeySource>,
-    /// Signs each request, where a key in a header is not enough.
+    /// The signer of requests, if a key in a header is not enough.
     pub(crate) signer: Option<Arc<dyn RequestSigner>>,
-    /// Whether its keys have been replaced since the last request that was accepted.
+    /// Whether its keys have been replaced since the last accepted request.
     pub(crate) has_replaced_keys: AtomicBool,
     /// Whether to warn if the provider counts far fewer tokens than were sent.
     pub(crate) may_truncate: bool,
-    /// What the encoding of requests depends on, as it is stored.
+    /// The settings that determine the encoding of requests, in their stored form.
     pub(crate) settings: Value,
 }
 
@@ -35,18 +35,18 @@ pub(crate) struct RequestTarget {
 pub(crate) enum KeySource {
     /// The key is from this variable.
     Variable(String),
-    /// The command prints the key that this key of the configuration names.
+    /// The key is printed by a command, which this configuration key names.
     Command(String),
-    /// No key is sent, as none of these variables is set.
+    /// No key is sent, since none of these variables is set.
     Missing(Vec<String>),
-    /// No key is sent, as the model has an address of its own, and this setting names no variable with a key.
+    /// No key is sent: the model has its own address, and this setting names no variable with a key.
     NoOwnKey(String),
-    /// Requests are signed with keys from here.
+    /// Requests are signed with keys from the described source.
     Signed(String),
 }
 
 impl KeySource {
-    /// Returns the hint for a provider's rejection of the key.
+    /// Returns a hint for the user if the provider rejects the key.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Variable(variable) => format!("; the key is the one in {variable}"),

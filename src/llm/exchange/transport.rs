@@ -1,4 +1,4 @@
-//! The interface to the network, or to a recording, and the signing of requests.
+//! The interface to the network or to a recording, and to the signing of requests.
 
 use crate::llm::wire;
 use crate::net::{HeaderMap, HttpClient, HttpRequest, HttpResponse, Result, Secrets};
@@ -10,7 +10,7 @@ pub(crate) trait HttpTransport: Send + Sync {
     fn send(&self, request: &HttpRequest, cancel: &CancellationToken) -> Result<IncomingResponse>;
 }
 
-/// A response whose head was received.
+/// A response after its head was received.
 pub(crate) struct IncomingResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
@@ -19,7 +19,7 @@ pub(crate) struct IncomingResponse {
 
 /// The body of a response.
 pub(crate) trait ResponseBody {
-    /// Reads more of the body; returns zero at its end.
+    /// Reads more of the body. Returns the number of bytes; zero at the end.
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize>;
 
     /// Ends reading. The connection may be reused.
@@ -44,7 +44,7 @@ impl ResponseBody for HttpResponse {
     }
 }
 
-/// Signs requests with keys that may be replaced while the program runs.
+/// Signs requests with keys that may be replaced while the program is running.
 pub(crate) trait RequestSigner: Send + Sync {
     /// Returns the request with its signature.
     fn sign(&self, request: &HttpRequest, cancel: &CancellationToken) -> wire::Result<HttpRequest>;

@@ -15,15 +15,15 @@ use crate::net::{HttpRequest, Method, RequestBody};
 use crate::port::{Model, ModelCall, ModelRequest, RequestDigest, ToolSpec};
 use crate::types::{Fault, FaultKind};
 
-/// A model over HTTP. It keeps the encoded conversation and encodes only new entries, which it recognizes by their ids;
-/// so it serves one conversation.
+/// A model over HTTP. It keeps the encoded conversation, and encodes only new entries, which it recognizes by their
+/// ids. So an instance serves one conversation.
 pub(crate) struct WireModel {
     target: Arc<RequestTarget>,
     conversation: EncodedConversation,
     call_ids: CallIds,
     heads: Vec<EncodedHead>,
     prefix_check: PrefixCheck,
-    /// The last tools of a request.
+    /// The tools of the last request with tools.
     tools: Arc<[ToolSpec]>,
 }
 
@@ -36,7 +36,7 @@ struct EncodedHead {
     hasher: RequestHasher,
 }
 
-/// With and without tools, before and after a change by a hook.
+/// Requests with and without tools, before and after a change by a hook.
 const MAX_CACHED_HEADS: usize = 4;
 
 impl WireModel {
@@ -64,7 +64,7 @@ impl WireModel {
         self.heads.iter().map(|head| head.hasher.hashed_bytes()).sum()
     }
 
-    /// Encodes the next request; returns it with its head and its digest.
+    /// Encodes the next request, and returns it with its head and its digest.
     pub(super) fn encode_request(
         &mut self,
         request: &ModelRequest<'_>,
@@ -98,8 +98,8 @@ impl WireModel {
         (HttpRequest { method: Method::POST, url, headers, body }, head, digest)
     }
 
-    /// Returns the tools to define, and whether they may be called. Where earlier calls require definitions, these are
-    /// the last ones, so that the prefix of the request stays the same.
+    /// Returns the tools to define, and whether they may be called. If earlier calls require definitions, these are the
+    /// last tools, so that the prefix of the request stays the same.
     fn select_tools(&mut self, request: &ModelRequest<'_>) -> (Arc<[ToolSpec]>, ToolChoice) {
         if !request.tools.is_empty() {
             self.tools = Arc::clone(request.tools);
@@ -181,8 +181,8 @@ fn placeholder_tool() -> ToolSpec {
     }
 }
 
-/// Returns whether two shared values are equal, comparing the pointers first; `==` of an [`Arc`] does so for sized values
-/// alone.
+/// Returns whether two shared values are equal, comparing the pointers first; `==` of an [`Arc`] does that for sized
+/// values only.
 fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
     Arc::ptr_eq(a, b) || a == b
 }
@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    /// Every wire encodes and hashes only the new entries of a step, for any length of the conversation.
+    /// Every wire encodes and hashes only the new entries of a step, whatever the length of the conversation.
     #[test]
     fn a_step_encodes_only_new_entries_on_every_wire() {
         let (all, tools) = (conversation(200), [].into());
@@ -298,7 +298,7 @@ mod tests {
                     model.encoded_bytes() - before.0
                 })
                 .collect();
-            // The digits of the numbers differ.
+            // The numbers differ in their digits.
             let (least, most) = (steps[2..].iter().min(), steps[2..].iter().max());
             assert!(most.unwrap() - least.unwrap() <= 8, "{name}: {least:?} to {most:?}");
             assert!(*most.unwrap() < 1_500, "{name}: {most:?}");
@@ -333,7 +333,7 @@ mod tests {
             before
         );
         assert_eq!(model.encoded_bytes(), encoded);
-        // The hash begins again where entries are replaced by others, or fewer are sent.
+        // The hash begins again if entries are replaced by others, or fewer are sent.
         let all_digest = digest(&mut model, &all);
         let compacted: Vec<_> = [&all[..1], &[step(99)], &all[10..]].concat();
         assert_ne!(digest(&mut model, &compacted), all_digest);

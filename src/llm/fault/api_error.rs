@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::types::FaultKind;
 
-/// An error that a provider reports, in an error response or within a stream.
+/// An error reported by a provider, in an error response or within a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ApiError {
     /// The response of the proxy.
@@ -19,7 +19,7 @@ pub(crate) struct ApiError {
 }
 
 impl ApiError {
-    /// Finds the error in a response, in any of the common forms.
+    /// Finds the error in a response in any of the common forms.
     ///
     /// Known: `{"error": {…}}`, `{"error": "…"}`, a list of one of these, `{"message": …}`, `{"detail": …}`,
     /// `{"errors": […]}`.
@@ -51,11 +51,11 @@ impl ApiError {
                     .unwrap_or_default();
                 let mut found = Self { message, ..Self::default() };
                 found.fill_missing(error);
-                // OpenRouter omits the kind of a request that it rejects itself.
+                // OpenRouter omits the kind if it rejects a request itself.
                 if found.kind.is_empty() && error.pointer("/metadata/flagged_input").is_some() {
                     "moderation".clone_into(&mut found.kind);
                 }
-                // OpenRouter has the message of the upstream server one level deeper.
+                // OpenRouter puts the message of the upstream server one level deeper.
                 if let Some(raw) = error.pointer("/metadata/raw") {
                     found.message = format!("{}: {}", found.message, value_text(raw));
                 }
@@ -93,7 +93,7 @@ fn value_text(value: &Value) -> String {
     }
 }
 
-/// Returns whether a field has an error, and not only an empty value.
+/// Returns whether a field contains an error, rather than an empty value.
 pub(crate) fn is_error(json: &RawValue) -> bool {
     let value: Result<Value, _> = serde_json::from_str(json.get());
     value.is_ok_and(|value| !is_blank(&value))
@@ -111,7 +111,7 @@ fn is_blank(value: &Value) -> bool {
     }
 }
 
-/// Texts of requests that exceed the context window, at different providers and servers.
+/// Error texts for requests that exceed the context window, from different providers and servers.
 const OVERFLOW: [&str; 24] = [
     "prompt is too long",                   // Anthropic
     "exceed context limit",                 // Anthropic, input and output together
@@ -139,7 +139,7 @@ const OVERFLOW: [&str; 24] = [
     "prompt too long",          // Ollama
 ];
 
-/// Texts of an account without credit or quota, where a retry does not help.
+/// Error texts for accounts without credit or quota; a retry does not help.
 const QUOTA: [&str; 11] = [
     "insufficient_quota",
     "insufficient quota",
@@ -154,7 +154,7 @@ const QUOTA: [&str; 11] = [
     "quota exceeded for quota metric 'generate requests per day'",
 ];
 
-/// Texts of a rejected key.
+/// Error texts for a rejected key.
 const AUTH: [&str; 11] = [
     "authentication_error",
     "permission_error",
@@ -169,7 +169,7 @@ const AUTH: [&str; 11] = [
     "invalidsignatureexception",
 ];
 
-/// Texts of rate limits.
+/// Error texts for rate limits.
 const BUSY: [&str; 5] = [
     "rate_limit",
     "rate limit",
@@ -178,7 +178,7 @@ const BUSY: [&str; 5] = [
     "throttlingexception", // Amazon
 ];
 
-/// Texts of server errors.
+/// Error texts for server errors.
 const SERVER_FAILURE: [&str; 15] = [
     "overloaded",
     "server_error",
@@ -197,11 +197,11 @@ const SERVER_FAILURE: [&str; 15] = [
     "modelnotreadyexception",
 ];
 
-/// Texts of requests rejected for their content.
+/// Error texts for requests rejected because of their content.
 const REFUSED: [&str; 5] =
     ["content_filter", "content_policy", "responsibleaipolicy", "moderation", "safety_policy"];
 
-/// Texts of requests with a call without a result, or a result without a call.
+/// Error texts for requests with a call without a result, or a result without a call.
 const UNPAIRED: [&str; 8] = [
     "`tool_use` ids were found without `tool_result`", // Anthropic
     "unexpected `tool_use_id` found in `tool_result`", // Anthropic
@@ -214,16 +214,16 @@ const UNPAIRED: [&str; 8] = [
 ];
 
 /// Returns whether the provider misses the result of a call. Conversations always have all results, so this is a
-/// defect, or a server in between changed the request.
+/// defect, or an intermediate server has changed the request.
 pub(crate) fn is_unpaired(message: &str) -> bool {
     let message = message.to_lowercase();
     UNPAIRED.iter().any(|text| message.contains(text))
 }
 
-/// Texts of providers that could not parse the output of the model; a retry may help.
+/// Error texts of providers that could not parse the output of the model; a retry may help.
 const UNPARSABLE_OUTPUT: [&str; 2] = ["tool_use_failed", "output_parse_failed"];
 
-/// Texts of bad requests that mean a model that the provider doesn't have. Others return status 404.
+/// Texts of bad requests for a model that the provider does not have. Other providers return status 404.
 const MISSING_MODEL: [&str; 5] = [
     "model_not_found",              // OpenAI, and many who copy it
     "is not a valid model id",      // OpenRouter
@@ -232,7 +232,8 @@ const MISSING_MODEL: [&str; 5] = [
     "invalid_model",                // Mistral
 ];
 
-/// Returns whether a provider rejects a request because it doesn't have the model. A path that it doesn't have is another error.
+/// Returns whether a provider rejects a request because it does not have the model. A missing path is a different
+/// error.
 pub(crate) fn is_missing_model(status: u16, error: &ApiError) -> bool {
     let words = format!("{} {} {}", error.kind, error.code, error.message).to_lowercase();
     match status {
@@ -242,7 +243,7 @@ pub(crate) fn is_missing_model(status: u16, error: &ApiError) -> bool {
     }
 }
 
-/// Returns the kind of fault by the text of an error, the most reliable first; `None` for unknown text.
+/// Returns the kind of fault for an error text, the most reliable first; `None` for unknown text.
 pub(crate) fn kind_of_text(error: &ApiError) -> Option<FaultKind> {
     let message = error.message.to_lowercase();
     let words = format!("{} {} {message}", error.kind, error.code);

@@ -1,4 +1,4 @@
-//! Classifying error responses.
+//! Classifies error responses.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -9,23 +9,23 @@ use super::masking::{excerpt, readable};
 use crate::net::{HeaderMap, HeaderValue, MAX_RETRY_DELAY, Secrets, mask_address, retry_after};
 use crate::types::{Fault, FaultKind, RetryAdvice, TimeSpan};
 
-/// The shortest delay after an overload, unless the provider asks for another one.
+/// The minimum delay after an overload, unless the provider requests another one.
 const OVERLOADED_WAIT: TimeSpan = TimeSpan::from_secs(5);
 
-/// Returns the delay after an overload: random, up to twice the shortest, so that runs that were turned away together don't
-/// come back together.
+/// Returns the delay after an overload: random, up to twice the minimum, so that runs that were rejected together do
+/// not return together.
 fn overloaded_wait() -> TimeSpan {
     let random = RandomState::new().hash_one(());
     TimeSpan(OVERLOADED_WAIT.0 + random % OVERLOADED_WAIT.0)
 }
 
-/// The advice if a provider misses the result of a call.
+/// The advice to the user if a provider misses the result of a call.
 const UNPAIRED_ADVICE: &str = "each call that was sent has its answer: a server in between may have changed the request, or \
                         this is a defect; `--record FILE` keeps the request to report it with";
 
-/// Returns the fault of an error response: from its text, or else from its status.
+/// Returns the fault of an error response, by its text or else by its status.
 ///
-/// `body` is the body or its beginning; `url` is that of the request, for messages, which don't get its parameters.
+/// `body` is the body or its beginning. `url` is shown in messages, without its parameters.
 pub(crate) fn classify_response(
     status: u16,
     headers: &HeaderMap,
@@ -34,7 +34,7 @@ pub(crate) fn classify_response(
     masker: &Secrets,
 ) -> Fault {
     let (text, url) = (String::from_utf8_lossy(body), mask_address(url));
-    // For a streaming request, some servers send the error as an event.
+    // In reply to a streaming request, some servers send the error as an event.
     let json: Option<Value> = serde_json::from_str(&text).ok().or_else(|| first_event(&text));
     let mut error = json.as_ref().and_then(ApiError::find);
     if let Some(kind) = headers.get("x-amzn-errortype").and_then(|kind| kind.to_str().ok()) {
@@ -47,7 +47,7 @@ pub(crate) fn classify_response(
     let by_status = kind_of_status(if status < 400 { reported.unwrap_or(status) } else { status });
     let kind = match (status, by_text) {
         (300..=399, _) => FaultKind::NotAnApi,
-        // A rejected key is one, whatever the text says.
+        // Status 401 means a rejected key, whatever the text is.
         (401, _) => FaultKind::Auth,
         (402, _) => FaultKind::Quota,
         // Some servers report every error as internal; a retry does not help against a missing model.
@@ -268,7 +268,7 @@ mod tests {
         );
     }
 
-    /// Another model may answer then, but not where the path is wrong.
+    /// Another model may answer in this case, but not if the path is wrong.
     #[test]
     fn a_missing_model_is_recognized() {
         let error = |kind: &str, text: &str| {

@@ -1,14 +1,14 @@
-//! Making texts of servers safe to show.
+//! Makes texts from servers safe to show.
 
 use std::fmt::Write as _;
 
-/// The longest error text of a provider that is shown, in bytes.
+/// The maximum length of a provider's error text that is shown, in bytes.
 const MAX_ERROR_TEXT: usize = 2_048;
 
-/// How many bytes of an unexpected response are shown.
+/// The number of bytes shown of an unexpected response.
 const MAX_EXCERPT: usize = 200;
 
-/// Returns a text on one line, without control characters, and with a limited length.
+/// Returns a text in one line, without control characters, and with a limited length.
 pub(crate) fn readable(text: &str) -> String {
     shorten(text, MAX_ERROR_TEXT)
 }

@@ -1,4 +1,4 @@
-//! Classifying errors: one taxonomy of faults for all providers.
+//! Classifies errors: one taxonomy of faults for all providers.
 
 mod api_error;
 mod classify;

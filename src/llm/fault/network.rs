@@ -1,4 +1,4 @@
-//! Classifying network errors.
+//! Classifies network errors.
 
 use crate::net::{ExchangePhase, NetError};
 use crate::types::{Fault, FaultKind, RetryAdvice};
@@ -9,7 +9,7 @@ pub(crate) fn network_fault(error: &NetError, attempt: u32) -> Fault {
         NetError::Connect { .. } | NetError::Dns { .. } | NetError::Proxy { .. } => {
             (FaultKind::Connect, false)
         }
-        // The provider may have received the request and charge for it.
+        // The provider may have received the request, and may charge for it.
         NetError::ConnectionLost { .. } => (FaultKind::Connect, true),
         NetError::Timeout { phase, .. } => {
             (FaultKind::Timeout, matches!(phase, ExchangePhase::FirstByte | ExchangePhase::Silence))
@@ -22,7 +22,7 @@ pub(crate) fn network_fault(error: &NetError, attempt: u32) -> Fault {
         NetError::Cancelled => (FaultKind::Connect, true),
     };
     let advice = match error {
-        // An unknown host may be a temporary failure once, and is a wrong address the second time.
+        // At first, an unknown host may be a temporary failure; the second time, the address is wrong.
         NetError::Dns { is_unknown: true, .. } if attempt > 1 => RetryAdvice::GiveUp,
         NetError::Proxy { .. } => RetryAdvice::GiveUp,
         _ => RetryAdvice::Unspecified,

@@ -1,4 +1,4 @@
-//! Reading a reply, streamed or as one document.
+//! Reads a reply, streamed or as one document.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -160,7 +160,7 @@ impl Reader {
             (Some(text), None) => {
                 deltas.add_text(&text.0);
                 let own = match self.parts.as_mut_slice() {
-                    // A part with a signature is sent back alone.
+                    // A signed part is sent back alone.
                     [.., DecodedPart::Opaque(json), DecodedPart::Text(_)]
                         if json.starts_with(SIGNATURE) =>
                     {
@@ -188,7 +188,7 @@ impl Reader {
     }
 }
 
-/// The beginning of what is kept of a signature: it belongs to the part after it.
+/// The beginning of a stored signature, which belongs to the part after it.
 const SIGNATURE: &str = r#"{"thoughtSignature":"#;
 
 impl ReplyReader for Reader {

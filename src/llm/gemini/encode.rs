@@ -1,4 +1,4 @@
-//! Writing a request.
+//! Encodes a request.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use crate::types::{
 
 static USER: MessageGroup = group(r#"{"role":"user","parts":["#);
 
-/// Tool results are in a message of their own, which has to have as many of them as there were calls.
+/// Tool results have their own message, which must contain as many results as there were calls.
 static TOOL_RESULTS: MessageGroup = group(r#"{"role":"user","parts":["#);
 
 static MODEL: MessageGroup = group(r#"{"role":"model","parts":["#);
@@ -20,7 +20,7 @@ const fn group(open: &'static str) -> MessageGroup {
     MessageGroup { open, between: ",", close: "]}", close_with_mark: "]}" }
 }
 
-/// The signature of a call by another model, as the provider documents it.
+/// The signature for a call by another model, as documented by the provider.
 const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The field with the settings of a reply.
@@ -41,7 +41,7 @@ impl Encode for Gemini {
             head["tools"] = json!([{"functionDeclarations": tools}]);
         }
         self.0.add_options(&mut head);
-        // It is at the end of the request.
+        // This field goes to the end of the request.
         head.as_object_mut().map(|head| head.remove(GENERATION_CONFIG));
         json::open_object(out, &head, "contents");
     }
@@ -94,7 +94,7 @@ impl Encode for Gemini {
     }
 
     fn encode_reply(&self, reply: &Reply, writer: &mut MessageWriter<'_>) {
-        // A signature precedes its part; one at the end has a part of its own.
+        // A signature precedes its part; a signature at the end has its own part.
         let mut signature: Option<&str> = None;
         let mut may_need_signature = !self.is_before_third_generation();
         for part in reply.parts.iter() {
@@ -156,7 +156,7 @@ impl Encode for Gemini {
 }
 
 impl Gemini {
-    /// Returns how much the model thinks: a level, and a number of tokens before the third generation.
+    /// Returns the amount of thinking: a level, or a number of tokens before the third generation.
     fn thinking_config(&self, setting: &EffortSetting) -> Value {
         if !self.is_before_third_generation() {
             return json!({"thinkingLevel": setting.word("high")});
@@ -171,13 +171,13 @@ impl Gemini {
         json!({"thinkingBudget": budget})
     }
 
-    /// Returns whether the request has a field for the schema; older models reject it together with tools.
+    /// Returns whether the request has a field for the schema; older models reject the field together with tools.
     fn has_schema_field(&self, frame: &RequestFrame<'_>) -> bool {
         frame.tools.is_empty() || !self.is_before_third_generation()
     }
 }
 
-/// Writes a part with nothing but a signature.
+/// Writes a part that contains only a signature.
 fn encode_lone_signature(signature: Option<&str>, writer: &mut MessageWriter<'_>) {
     if signature.is_some() {
         writer.add(&MODEL, |out| {
@@ -207,7 +207,7 @@ fn encode_call_id(id: &CallId, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the field of an object that has a signature and nothing else.
+/// Returns the signature of an object without other fields.
 fn lone_signature(json: &str) -> Option<&str> {
     let object: Map<String, Value> = serde_json::from_str(json).ok()?;
     let is_lone = object.len() == 1 && object.contains_key("thoughtSignature");

@@ -26,7 +26,7 @@ pub(super) static FORMAT: ApiFormat = ApiFormat {
 struct Gemini(WireSetup);
 
 impl Gemini {
-    /// Returns whether the model is older than the third generation, which introduced mandatory signatures and a schema
+    /// Returns whether the model is older than the third generation, which introduced mandatory signatures, and schemas
     /// together with tools.
     fn is_before_third_generation(&self) -> bool {
         let model = &self.0.model;

@@ -1,6 +1,6 @@
 //! The model table: prices, context windows, output limits and aliases.
 //!
-//! The table is part of the release and has a date; a file of the user overrides it. Unknown models have no price.
+//! The table is part of the release, and has a date; a file of the user overrides it. Unknown models have no price.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,19 +33,19 @@ pub struct ModelInfo {
     pub provider: &'static Provider,
     /// The provider's name for the model.
     pub id: String,
-    /// The price, if it is known.
+    /// The price; `None` if unknown.
     pub price: Option<Price>,
-    /// The context window.
+    /// The context window in tokens; `None` if unknown.
     pub window: Option<Tokens>,
-    /// The output limit.
+    /// The output limit in tokens; `None` if unknown.
     pub max_output: Option<Tokens>,
-    /// The provider's words for how much the model reasons, the least first; `None` if they are unknown.
+    /// The provider's words for its reasoning efforts, lowest first; `None` if unknown.
     pub efforts: Option<Vec<String>>,
-    /// Whether it takes images, if that is known.
+    /// Whether the model accepts images; `None` if unknown.
     pub images: Option<bool>,
 }
 
-/// What the user says about a model. What is missing is as in the table.
+/// The user's settings for a model. Missing values are taken from the table.
 #[derive(Clone, Debug, Default)]
 pub struct ModelFacts {
     /// The context window.
@@ -54,13 +54,13 @@ pub struct ModelFacts {
     pub max_output: Option<Tokens>,
     /// Prices in dollars per million tokens: `input`, `output`, `cached_input`, `cache_write`.
     pub price: BTreeMap<String, f64>,
-    /// The provider's words for how much the model reasons, the least first.
+    /// The provider's words for its reasoning efforts, lowest first.
     pub efforts: Option<Vec<String>>,
-    /// Whether it takes images.
+    /// Whether the model accepts images.
     pub images: Option<bool>,
 }
 
-/// An error of loading a model table: the file, and the reason with its position.
+/// An error while loading a model table: the file, and the reason with its position.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct ModelTableError(String);
@@ -110,13 +110,13 @@ pub(super) struct LongContextPriceRow {
 impl ModelTable {
     /// Returns the table of this release.
     pub fn built_in() -> Self {
-        // A test parses it, so that a release always has a valid one.
+        // A test parses the table, so that a release always has a valid one.
         static PARSED: LazyLock<ModelTable> =
             LazyLock::new(|| ModelTable::parse(BUILT_IN).unwrap_or_default());
         PARSED.clone()
     }
 
-    /// Returns what the aliases stand for.
+    /// Returns the aliases with the names that they stand for.
     pub fn aliases(&self) -> &BTreeMap<String, String> {
         &self.aliases
     }
@@ -140,7 +140,7 @@ impl ModelTable {
         Ok(self)
     }
 
-    /// Returns the table with what the user says about a model.
+    /// Returns the table with the user's settings for a model.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ impl ModelTable {
         Ok(self)
     }
 
-    /// Returns a row of the user with what it does not say, as the table has it.
+    /// Returns a row from the user, completed by the values of the table.
     fn complete(&self, row: ModelInfo) -> ModelInfo {
         let ModelInfo { provider, id, price, window, max_output, efforts, images } = row;
         let known = self.lookup(&ModelSpec::Remote { provider, name: id.clone() });
@@ -179,12 +179,12 @@ impl ModelTable {
         }
     }
 
-    /// Returns the models, those of the release first.
+    /// Returns the models, beginning with those of the release.
     pub fn rows(&self) -> &[ModelInfo] {
         &self.rows
     }
 
-    /// Returns whether it has models of a provider itself.
+    /// Returns whether the table has models of a provider itself.
     pub fn has_provider(&self, provider: &Provider) -> bool {
         self.rows.iter().any(|row| row.provider == provider)
     }
@@ -209,17 +209,17 @@ impl ModelTable {
         self.aliases.keys().cloned().chain(models)
     }
 
-    /// Returns the day of the last update (`2026-11-22`).
+    /// Returns the date of the last update (`2026-11-22`).
     pub fn date(&self) -> &str {
         &self.date
     }
 
-    /// Returns the name that an alias stands for; any other name stands for itself.
+    /// Returns the name that an alias stands for; any other name is returned unchanged.
     pub fn resolve_alias<'a>(&'a self, name: &'a str) -> &'a str {
         self.aliases.get(name).map_or(name, String::as_str)
     }
 
-    /// Returns the model with a name without provider.
+    /// Returns the model with a name that does not include the provider.
     pub fn find(&self, name: &str) -> Option<&ModelInfo> {
         self.rows.iter().find(|row| row.id == name)
     }
@@ -233,8 +233,8 @@ impl ModelTable {
         named.or_else(|| self.aliases.contains_key(found).then(|| found.to_owned()))
     }
 
-    /// Returns the model of the same provider that an unknown name is probably a misspelling of. A name with other
-    /// numbers may be a newer model, and gets no suggestion.
+    /// Returns the model of the same provider that an unknown name probably misspells. A name with other numbers may be
+    /// a newer model, and gets no suggestion.
     pub fn suggest_for(&self, model: &ModelSpec) -> Option<String> {
         let ModelSpec::Remote { provider, name } = model else { return None };
         let served = if provider.name() == "openai-chat" { "openai" } else { provider.name() };
@@ -247,17 +247,17 @@ impl ModelTable {
         Some(format!("{}/{found}", provider.name()))
     }
 
-    /// Returns the row of a model: the one with its name, or else with the longest prefix of its name.
+    /// Returns the row of a model: the row with the same name, or else with the longest prefix of the name.
     pub fn lookup(&self, model: &ModelSpec) -> Option<&ModelInfo> {
         let ModelSpec::Remote { provider: asked, name: asked_name } = model else { return None };
         let (provider, name) = match (asked.name(), asked_name.split_once('/')) {
-            // A deployment of Azure mostly has the name of its model.
+            // An Azure deployment is usually named after its model.
             ("openai-chat" | "azure" | "azure-chat", _) => ("openai", asked_name.as_str()),
             // OpenRouter has the prices of the original providers.
             ("openrouter", Some((vendor @ ("openai" | "anthropic"), name))) => (vendor, name),
             ("openrouter", Some(("google", name))) => ("gemini", name),
             ("openrouter", Some(("x-ai", name))) => ("xai", name),
-            // The clouds have the models of the original providers.
+            // The clouds serve the models of the original providers.
             ("bedrock", _) => match asked_name.rsplit_once("anthropic.") {
                 Some((_, name)) => ("anthropic", name),
                 None => ("bedrock", asked_name.as_str()),
@@ -273,7 +273,7 @@ impl ModelTable {
             "anthropic" => name.replace('.', "-"),
             _ => name.to_owned(),
         };
-        // A row that the user has written for this provider comes first.
+        // The user's row for this provider takes precedence.
         let own = self.longest_prefix(asked.name(), asked_name);
         own.filter(|_| asked.name() != provider).or_else(|| self.longest_prefix(provider, &name))
     }
@@ -286,7 +286,7 @@ impl ModelTable {
     }
 }
 
-/// Returns the providers whose models are found under the names of another provider; see [`ModelTable::lookup`].
+/// Returns the providers under whose names the models of a provider are looked up; see [`ModelTable::lookup`].
 pub fn makers(provider: &Provider) -> &'static [&'static str] {
     match provider.name() {
         "openai-chat" | "azure" | "azure-chat" => &["openai"],
@@ -297,7 +297,7 @@ pub fn makers(provider: &Provider) -> &'static [&'static str] {
     }
 }
 
-/// Returns a name of a model of a provider without models in the table, as an example.
+/// Returns an example of a model name for a provider without models in the table.
 pub fn example(provider: &Provider) -> &'static str {
     match provider.name() {
         "openai-chat" | "azure" | "azure-chat" => "gpt-5.5",
@@ -308,8 +308,8 @@ pub fn example(provider: &Provider) -> &'static str {
     }
 }
 
-/// Returns whether a name with this suffix is a variant of the model: a date or a word, but not another number of a
-/// version.
+/// Returns whether a name with this suffix is a variant of the model: the suffix is a date or a word, but not another
+/// version number.
 fn is_variant(rest: &str) -> bool {
     let Some(word) = rest.strip_prefix(['-', ':', '@']) else { return rest.is_empty() };
     let first = word.split(['-', ':', '@']).next().unwrap_or_default();
@@ -322,29 +322,29 @@ fn has_same_numbers(name: &str, id: &str) -> bool {
     digits(name) == digits(id)
 }
 
-/// A model does not have an effort.
+/// The error if a model does not support an effort.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EffortError {
-    /// It has none at all.
+    /// The model has no efforts at all.
     #[error("the model has no setting for how much it reasons")]
     NoEfforts,
-    /// It has others.
+    /// The model has other efforts.
     #[error("the model has no effort '{asked}'; it has: {}", known.join(", "))]
     Missing {
-        /// The word of the user.
+        /// The requested effort, in the user's word.
         asked: &'static str,
-        /// What it has, in the words of the user.
+        /// The supported efforts, in the user's words.
         known: Vec<&'static str>,
     },
 }
 
 impl ModelInfo {
-    /// Returns whether the model takes images.
+    /// Returns whether the model accepts images.
     pub fn takes_images(&self) -> bool {
         self.images == Some(true)
     }
 
-    /// Returns the limits of its provider for images; `None` if it takes none.
+    /// Returns the provider's limits for images; `None` if the model accepts none.
     pub fn image_limits(&self) -> Option<&'static ImageLimits> {
         self.takes_images().then_some(match self.provider.name() {
             "anthropic" => &image::ANTHROPIC,
@@ -359,7 +359,7 @@ impl ModelInfo {
         })
     }
 
-    /// Returns the efforts of the model in the words of the user; `None` if they are unknown.
+    /// Returns the efforts of the model in the user's words; `None` if unknown.
     pub fn efforts(&self) -> Option<Vec<&'static str>> {
         self.efforts.as_ref()?;
         let has = |effort: &Effort| matches!(self.effort_word(*effort), Ok(Some(_)));
@@ -370,7 +370,7 @@ impl ModelInfo {
     ///
     /// # Errors
     ///
-    /// Fails if the model does not have it.
+    /// Fails if the model does not support the effort.
     pub fn effort_word(&self, effort: Effort) -> Result<Option<&str>, EffortError> {
         let Some(words) = &self.efforts else { return Ok(None) };
         let word = |effort: Effort| match effort {

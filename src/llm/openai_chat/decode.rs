@@ -1,4 +1,4 @@
-//! Reading a reply, streamed or as one document.
+//! Reads a reply, streamed or as one document.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -34,10 +34,10 @@ pub(super) struct Reader {
 /// The form of a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ReplyForm {
-    /// Streamed; a message in addition to deltas is the reply so far.
+    /// Streamed deltas; a message in addition to them is the reply so far.
     #[default]
     Streamed,
-    /// One document with a message.
+    /// A single document with a message.
     Complete,
 }
 
@@ -84,8 +84,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Returns the new content of a choice. In a stream this is the delta; a message is the reply so far, and counts if
-    /// nothing was received before.
+    /// Returns the new content of a choice. In a stream, this is the delta. A message is the reply so far, and counts
+    /// only if nothing was received before.
     fn new_content<'a>(
         &self,
         delta: Option<MessageDelta<'a>>,
@@ -150,9 +150,9 @@ impl Reader {
                 call.arguments.push_str(&arguments);
                 return Ok(());
             }
-            // Some servers give no call an index, so that every name starts a call.
+            // Some servers send no indexes, so that every name starts a call.
             Some(_) if index.is_none() && !self.quirks.has_strict_indexes => {}
-            // Others give every call the index 0, but only after the previous call is complete.
+            // Other servers send the index 0 for every call, but only after the previous call is complete.
             Some(call)
                 if !self.quirks.has_strict_indexes
                     && serde_json::from_str::<&RawValue>(&call.arguments).is_ok()
@@ -260,7 +260,7 @@ impl ReplyReader for Reader {
     }
 }
 
-/// Adds deltas of reasoning blocks; a delta with the index and type of the last block continues it.
+/// Adds deltas of reasoning blocks; a delta with the index and type of the last block continues that block.
 fn merge_reasoning(blocks: &mut Vec<Value>, deltas: Value) {
     let Value::Array(deltas) = deltas else { return };
     for delta in deltas {

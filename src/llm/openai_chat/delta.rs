@@ -1,4 +1,4 @@
-//! The chunks of a stream. A complete reply is one chunk with messages instead of deltas.
+//! The chunks of a stream. A complete reply is a chunk with messages instead of deltas.
 
 use std::borrow::Cow;
 
@@ -37,10 +37,10 @@ pub(super) struct Choice<'a> {
     pub(super) index: TokenCount,
     #[serde(borrow)]
     pub(super) delta: Object<MessageDelta<'a>>,
-    /// The complete reply, or the reply so far; Perplexity sends it with the delta, streamed or not.
+    /// The complete reply, or the reply so far; Perplexity always sends it together with the delta.
     pub(super) message: Object<MessageDelta<'a>>,
     pub(super) finish_reason: TextField<'a>,
-    /// OpenRouter reports upstream errors in the choice.
+    /// Upstream errors, which OpenRouter reports in the choice.
     pub(super) error: Option<&'a RawValue>,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct FunctionDelta<'a> {
     pub(super) arguments: Option<&'a RawValue>,
 }
 
-/// Content: text, or at some servers a list of parts, some of them reasoning.
+/// The content: text, or with some servers a list of parts, including reasoning.
 #[derive(Default)]
 pub(super) struct MessageContent<'a> {
     pub(super) text: Cow<'a, str>,
@@ -81,7 +81,7 @@ pub(super) struct MessageContent<'a> {
 }
 
 impl MessageDelta<'_> {
-    /// Returns whether it has no content.
+    /// Returns whether the delta has no content.
     pub(super) fn is_empty(&self) -> bool {
         let texts = [&self.refusal, &self.reasoning_content, &self.reasoning];
         self.content.text.is_empty()
@@ -121,7 +121,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for MessageContent<'a> {
     }
 }
 
-/// Returns the usage that a server reports; `None` if it is invalid.
+/// Returns the usage reported by a server; `None` if it is invalid.
 pub(super) fn parse_usage(json: &str) -> Option<Usage> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -131,9 +131,9 @@ pub(super) fn parse_usage(json: &str) -> Option<Usage> {
         total_tokens: TokenCount,
         prompt_tokens_details: Object<TokenDetails>,
         completion_tokens_details: Object<TokenDetails>,
-        /// DeepSeek.
+        /// DeepSeek's count of cached input.
         prompt_cache_hit_tokens: TokenCount,
-        /// Moonshot.
+        /// Moonshot's count of cached input.
         cached_tokens: TokenCount,
     }
     let reported: ReportedUsage = serde_json::from_str(json).ok()?;
@@ -143,7 +143,7 @@ pub(super) fn parse_usage(json: &str) -> Option<Usage> {
     let cached = cached.into_iter().find_map(|count| count.0).unwrap_or(0);
     let written_details = reported.completion_tokens_details.0.unwrap_or_default();
     let reasoning = written_details.reasoning_tokens.tokens();
-    // xAI counts reasoning in addition to the output, all others as a part of it.
+    // xAI counts reasoning in addition to the output, all other providers as a part of it.
     let is_beside =
         reasoning.0 > 0 && reported.total_tokens.0 == Some(input + written + reasoning.0);
     let output = if is_beside { Tokens(written) + reasoning } else { Tokens(written) };

@@ -1,4 +1,4 @@
-//! Writing a request.
+//! Encodes a request.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::types::{
     CallId, Digest, Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
 };
 
-/// Consecutive messages of the user are merged: templates of many local models require alternating roles.
+/// Consecutive user messages are merged: the templates of many local models require alternating roles.
 static USER: MessageGroup = MessageGroup {
     open: r#"{"role":"user","content":""#,
     between: r"\n\n",
@@ -21,7 +21,7 @@ static USER: MessageGroup = MessageGroup {
     close_with_mark: r#""}"#,
 };
 
-/// The parts of a message of the user with images.
+/// The parts of a user message with images.
 static USER_PARTS: MessageGroup = MessageGroup {
     open: r#"{"role":"user","content":["#,
     between: ",",
@@ -34,7 +34,7 @@ static ASSISTANT: MessageGroup =
 
 static TOOL: MessageGroup = MessageGroup { open: "", between: ",", close: "", close_with_mark: "" };
 
-/// The message between tool results and the user, for servers that require one of the assistant there.
+/// The message between tool results and a user message, for servers that require an assistant message there.
 const ASSISTANT_BRIDGE: &str = r#"{"role":"assistant","content":"I have read the results."}"#;
 
 impl Encode for Chat {
@@ -49,7 +49,7 @@ impl Encode for Chat {
         }
         if let Some(effort) = &setup.effort {
             match quirks.has_reasoning_object {
-                // It knows no higher word.
+                // The object knows no higher effort.
                 true => {
                     let word = Some(effort.word("xhigh")).filter(|word| *word != "max");
                     head["reasoning"] = json!({"effort": word.unwrap_or("xhigh")});
@@ -152,7 +152,7 @@ impl Encode for Chat {
 }
 
 impl Chat {
-    /// Writes a message of the assistant after tool results, for a server that requires it before the user's.
+    /// Writes an assistant message after tool results, for a server that requires it before a user message.
     fn encode_bridge(&self, writer: &mut MessageWriter<'_>) {
         if self.quirks.needs_assistant_after_tools && writer.is_in(&TOOL) {
             writer.add(&ASSISTANT, |out| json::raw(out, ASSISTANT_BRIDGE));

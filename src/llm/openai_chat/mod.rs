@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions, and servers that are more or less compatible.
+//! OpenAI Chat Completions, and more or less compatible servers.
 //!
 //! The differences of a server are a row of the table in [`quirks`], never a condition in the code.
 

@@ -6,25 +6,26 @@
 pub(super) struct Quirks {
     /// The field for the output limit.
     pub(super) output_limit_field: &'static str,
-    /// Whether a stream has the usage without `stream_options`, which are an error.
+    /// Whether a stream always contains the usage, and the server rejects `stream_options`.
     pub(super) always_has_usage: bool,
-    /// Whether a stream is complete only with `[DONE]`, and not at the end of the body after a `finish_reason`. Forks of
-    /// llama.cpp and older text-generation servers never send `[DONE]`, and the address does not identify the server.
+    /// Whether a stream is complete only with `[DONE]`, rather than at the end of the body after a `finish_reason`.
+    /// Forks of llama.cpp and older text-generation servers never send `[DONE]`, and the address does not identify the
+    /// server.
     pub(super) needs_done: bool,
-    /// Whether tool calls have indexes, counted from zero. Otherwise these grow; if they are missing or constant, the
-    /// start of a call distinguishes it.
+    /// Whether tool calls have indexes, counted from zero. Otherwise indexes only increase; if they are missing or
+    /// constant, a call is recognized by its start.
     pub(super) has_strict_indexes: bool,
-    /// The form in which the reasoning is sent back.
+    /// The form in which reasoning is sent back.
     pub(super) reasoning_echo: ReasoningEcho,
     /// Whether only the assistant may follow tool results.
     pub(super) needs_assistant_after_tools: bool,
-    /// Whether the ids of tool calls have to be nine ASCII letters and digits.
+    /// Whether the ids of tool calls must consist of nine ASCII letters and digits.
     pub(super) needs_short_call_ids: bool,
     /// Whether `response_format` may be `json_schema`. Otherwise it is `json_object`, and the schema is in the prompt.
     pub(super) has_json_schema: bool,
     /// Whether `prompt_cache_key` is supported.
     pub(super) has_cache_key: bool,
-    /// Whether the effort is in a `reasoning` object, and not in `reasoning_effort`.
+    /// Whether the effort is in a `reasoning` object, rather than in `reasoning_effort`.
     pub(super) has_reasoning_object: bool,
     /// The role of the system prompt.
     pub(super) system_role: &'static str,
@@ -33,7 +34,7 @@ pub(super) struct Quirks {
 /// The form in which a server expects its reasoning back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReasoningEcho {
-    /// Not at all.
+    /// The server expects no reasoning.
     Omitted,
     /// The text, as `reasoning_content` of messages with tool calls, which are rejected without it.
     Content,
@@ -41,7 +42,7 @@ pub(super) enum ReasoningEcho {
     Details,
 }
 
-/// The most common server.
+/// The quirks of the most common servers.
 const DEFAULT: Quirks = Quirks {
     output_limit_field: "max_tokens",
     always_has_usage: false,
@@ -56,10 +57,10 @@ const DEFAULT: Quirks = Quirks {
     system_role: "system",
 };
 
-/// A server with its own model that follows OpenAI's protocol exactly.
+/// The quirks of a server with its own model that follows OpenAI's protocol exactly.
 const STRICT: Quirks = Quirks { needs_done: true, has_strict_indexes: true, ..DEFAULT };
 
-/// The servers that differ: the name of the provider, the suffix of the host, and the differences.
+/// The servers that differ: the name of the provider, the suffix of the host, and the quirks.
 const KNOWN_SERVERS: [(&str, &str, Quirks); 7] = [
     (
         "openai-chat",
@@ -102,9 +103,9 @@ const KNOWN_SERVERS: [(&str, &str, Quirks); 7] = [
 ];
 
 impl Quirks {
-    /// Returns the row for a host, or else for a provider.
+    /// Returns the quirks for a host, or else for a provider.
     ///
-    /// The host comes first: `openai-chat/…` with another base URL is another server.
+    /// The host takes precedence, since `openai-chat/…` with another base URL means another server.
     pub(super) fn for_server(provider: &str, host: &str) -> Self {
         let by_host = |(_, known, _): &&(&str, &str, Self)| {
             host.strip_suffix(known).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))

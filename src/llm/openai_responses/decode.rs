@@ -1,4 +1,4 @@
-//! Reading a reply, streamed or as one document.
+//! Reads a reply, streamed or as one document.
 //!
 //! Deltas of an item are only shown; the completed item counts.
 
@@ -26,11 +26,11 @@ pub(super) struct Reader {
     finished: Option<FinishedResponse>,
 }
 
-/// The items of the events by index; `None` for an incomplete item.
+/// The streamed items by index; `None` for an incomplete item.
 #[derive(Debug, Default)]
 struct StreamedItems {
     by_index: BTreeMap<u64, Option<DecodedItem>>,
-    /// The first inconsistency of the events. After one, only the terminal event has the items.
+    /// The first inconsistency of the events. After an inconsistency, only the items of the terminal event count.
     inconsistency: Option<String>,
 }
 
@@ -116,13 +116,13 @@ impl Reader {
                 let missing = || protocol_fault(format!("{kind} has no response"));
                 self.apply_terminal(kind, parse_json(response.ok_or_else(missing)?.get())?)?;
             }
-            // Starts, parts and unknown events.
+            // Starts, parts, and unknown events.
             _ => {}
         }
         Ok(())
     }
 
-    /// Applies the response of a terminal event. Its status determines the end too.
+    /// Applies the response of a terminal event. Its status also determines the end.
     fn apply_terminal(&mut self, event: &str, response: ResponsePayload<'_>) -> Result {
         let ResponsePayload { status, model, output, usage, incomplete_details, error } = response;
         let reason = incomplete_details.0.and_then(|details| details.reason.non_empty());
@@ -163,7 +163,7 @@ impl StreamedItems {
         }
     }
 
-    /// Adds a completed item. Some servers send no event for its start.
+    /// Adds a completed item. Some servers send no event for the start of an item.
     fn done(&mut self, index: TokenCount, item: Option<&RawValue>) -> Result {
         let index = index.0.unwrap_or_else(|| self.first_open());
         let Some(item) = item else {
@@ -197,8 +197,7 @@ impl StreamedItems {
         open.map_or_else(|| self.next_index(), |(index, _)| *index)
     }
 
-    /// Returns the items of a response with this output, which counts if the events have gaps; some servers leave it
-    /// empty.
+    /// Returns the items of a response. `output` counts if the events have gaps; some servers leave it empty.
     fn resolve(self, output: &[&RawValue], finish: &ReplyFinish) -> Result<Vec<DecodedItem>> {
         let is_open = self.by_index.values().any(Option::is_none);
         let has_gaps =

@@ -1,4 +1,4 @@
-//! Writing a request.
+//! Encodes a request.
 
 use serde_json::{Value, json};
 
@@ -9,10 +9,10 @@ use crate::llm::schema::{self, StrictMode};
 use crate::llm::wire::{Encode, RequestFrame, sendable_parts};
 use crate::types::{Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
 
-/// The input is one flat list.
+/// The input is a flat list.
 static ITEM: MessageGroup = MessageGroup { open: "", between: ",", close: "", close_with_mark: "" };
 
-/// The lowest limit that the API accepts.
+/// The lowest output limit that the API accepts.
 const MIN_OUTPUT: u64 = 16;
 
 impl Encode for Responses {
@@ -42,7 +42,7 @@ impl Encode for Responses {
             head["instructions"] = system.into();
         }
         let tools = frame.tool_definitions(|tool| {
-            // Strict is the default, and accepts only some schemas.
+            // Strict mode is the default, and accepts only some schemas.
             json!({
                 "type": "function", "name": tool.name, "description": tool.description,
                 "parameters": tool.schema, "strict": false,
@@ -144,15 +144,15 @@ impl Encode for Responses {
     }
 }
 
-/// Returns whether an item is only valid before another one.
+/// Returns whether an item is valid only if another one follows.
 fn needs_following_item(json: &str) -> bool {
     let item: Option<Value> = serde_json::from_str(json).ok();
     item.is_none_or(|item| item["type"] == "reasoning" || item["type"] == "message")
 }
 
-/// Returns whether a model has reasoning to encrypt; models without it reject the option.
+/// Returns whether a model has reasoning to encrypt; models without reasoning reject the option.
 fn has_reasoning(model: &str) -> bool {
-    // A model that was trained further is named after its base.
+    // The name of a fine-tuned model contains the name of its base model.
     let base = model.strip_prefix("ft:").unwrap_or(model);
     !["gpt-4", "gpt-3", "chatgpt-"].iter().any(|old| base.starts_with(old))
 }

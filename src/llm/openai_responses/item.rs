@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::llm::decode::{DecodedPart, JsonText, TextField, append, text_or_json};
 use crate::llm::wire::{Result, json_fault, json_type, parse_json, protocol_fault};
 
-/// The fields of a message besides its text, which are sent back with it. It precedes the text.
+/// The fields of a message besides its text, which are sent back with the text, and precede it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MessageFrame {
     #[serde(rename = "type")]
@@ -22,7 +22,7 @@ enum MessageTag {
 }
 
 impl MessageFrame {
-    /// Parses the fields of a message; `None` for another item.
+    /// Parses the fields of a message; `None` for any other item.
     pub(super) fn parse(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }
@@ -60,17 +60,17 @@ pub(super) struct DecodedItem {
     pub(super) is_truncated: bool,
 }
 
-/// Decodes a complete item. An unknown item is kept without decoding it.
+/// Decodes a complete item. Unknown items are kept without decoding.
 pub(super) fn decode(json: &RawValue) -> Result<DecodedItem> {
     let text = json.get();
     let mut decoded = DecodedItem::default();
     match json_type(text)?.as_deref() {
         Some("message") => decoded.add_message(parse_json(text)?)?,
         Some("function_call") => decoded.add_call(parse_json(text)?)?,
-        // Without encrypted content it is only a reference, and the provider stores nothing.
+        // Without encrypted content, it is only a reference, and the provider stores nothing.
         Some("reasoning") if parse_json::<ItemFields<'_>>(text)?.encrypted_content.is_none() => {}
         Some(_) => decoded.parts.push(DecodedPart::Opaque(text.to_owned())),
-        // It can't be sent back.
+        // An item without a type can't be sent back.
         None => {}
     }
     Ok(decoded)

@@ -1,5 +1,5 @@
-//! OpenAI Responses without state at the provider: every request has the whole conversation, with the encrypted reasoning
-//! items and the phases of the messages.
+//! OpenAI Responses without state at the provider: every request contains the whole conversation, with the encrypted
+//! reasoning items and the phases of the messages.
 
 mod decode;
 mod encode;
@@ -27,7 +27,7 @@ impl Wire for Responses {
         Box::new(decode::Reader::default())
     }
 
-    /// The last event repeats the whole reply, so that it can be as long as a response.
+    /// The last event repeats the whole reply, and so can be as long as a response.
     #[allow(clippy::cast_possible_truncation)] // it fits
     fn max_event_bytes(&self) -> usize {
         MAX_RESPONSE_BYTES as usize

@@ -21,7 +21,7 @@
 //!
 //! A turn with both text and an error streams the text and then fails. Optional keys at the top: `price` (dollars per
 //! million tokens: `input`, `output`, `cached_input`, `cache_write`), `window` and `max_output`, for budgets and
-//! compactions. Delays use the clock of the run, so that they take no time with a virtual clock.
+//! compactions. Delays use the clock of the run, so they take no time with a virtual clock.
 
 mod parse;
 mod scripted_model;
@@ -54,7 +54,7 @@ pub struct Script {
     pub max_output: Option<Tokens>,
 }
 
-/// One call of a script, as it is written.
+/// One call of a script, as written in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ScriptedTurn {
@@ -62,19 +62,19 @@ pub(crate) struct ScriptedTurn {
     text: String,
     /// The reasoning of the reply.
     reasoning: String,
-    /// The tools that it calls.
+    /// The tool calls of the reply.
     calls: Vec<ScriptedToolCall>,
-    /// Why the reply ends: stop, `tool_calls`, length, pause, refused, `context_full`, or anything unknown.
+    /// The finish reason: stop, `tool_calls`, length, pause, refused, `context_full`, or anything unknown.
     finish: Option<String>,
     /// The usage; estimated if it is missing.
     usage: Option<ScriptedUsage>,
-    /// The delay before the reply begins.
+    /// The delay before the reply begins, in milliseconds.
     delay_ms: u64,
     /// The number of parts in which the text is streamed.
     chunks: usize,
-    /// The delay between two pieces.
+    /// The delay between two chunks, in milliseconds.
     pace_ms: u64,
-    /// How the call fails, after its text.
+    /// The error with which the call fails, after its text.
     error: Option<ScriptedError>,
 }
 
@@ -84,11 +84,11 @@ pub(crate) struct ScriptedTurn {
 struct ScriptedToolCall {
     /// The id, if it matters.
     id: Option<String>,
-    /// The tool.
+    /// The name of the tool.
     name: String,
     /// The arguments.
     arguments: Option<Value>,
-    /// Arguments that are not JSON, instead.
+    /// The text of invalid arguments, instead of `arguments`.
     raw: Option<String>,
 }
 
@@ -107,21 +107,21 @@ struct ScriptedUsage {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ScriptedError {
-    /// What happens.
+    /// The kind of failure.
     kind: FaultKind,
-    /// The message.
+    /// The error message.
     message: Option<String>,
-    /// The delay that the provider asks for.
+    /// The delay that the provider asks for, in milliseconds.
     wait_ms: Option<u64>,
-    /// What the provider says about retrying.
+    /// The provider's advice about retrying.
     #[serde(default)]
     retry: RetryAdvice,
-    /// Whether the call is charged.
+    /// Whether the call is charged for.
     #[serde(default)]
     billed: bool,
 }
 
-/// The position in a script. Clones share it, so that a second run continues where the first one stopped.
+/// The position in a script. Clones share it, so that a second run continues at the point where the first one stopped.
 #[derive(Clone, Debug, Default)]
 pub struct ScriptPosition(Arc<AtomicUsize>);
 
@@ -143,11 +143,11 @@ impl ScriptPosition {
 }
 
 impl Script {
-    /// Reads a script: JSON Lines if the name ends in `.jsonl`, or else TOML.
+    /// Reads a script: JSON Lines if the name ends in `.jsonl`, otherwise TOML.
     ///
     /// # Errors
     ///
-    /// Fails if the file can't be read, or for an invalid line.
+    /// Fails if the file can't be read, or has an invalid line.
     pub fn load(path: &Path) -> Result<Self, PlaybackError> {
         let text = read_input(path).map_err(|error| PlaybackError::Unreadable {
             kind: "script",

@@ -1,4 +1,4 @@
-//! Parsing scripts.
+//! Parses scripts.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,7 +21,7 @@ struct ScriptFile {
 }
 
 impl Script {
-    /// Parses a script in TOML; `name` is its name in errors.
+    /// Parses a script in TOML; `name` stands for the file in errors.
     ///
     /// # Errors
     ///
@@ -36,7 +36,7 @@ impl Script {
         Self::build(name, &whole, turns)
     }
 
-    /// Parses a script in JSON Lines; `name` is its name in errors.
+    /// Parses a script in JSON Lines; `name` stands for the file in errors.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Playing scripts.
+//! Plays scripts.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Model for ScriptedModel {
     }
 }
 
-/// A call that takes its turn when it is sent: one that is not sent, for example for want of money, takes none.
+/// A call that takes its turn when it is sent. A call that is not sent, for example because of the budget, takes none.
 struct UnsentCall {
     script: Script,
     position: ScriptPosition,
@@ -58,7 +58,7 @@ impl ModelCall for UnsentCall {
     }
 }
 
-/// A turn to be played.
+/// A turn that is being played.
 struct ScriptedCall<'a> {
     turn: &'a ScriptedTurn,
     call_index: usize,
@@ -132,7 +132,7 @@ impl ScriptedCall<'_> {
     }
 }
 
-/// Splits a text into parts of about the same length.
+/// Splits a text into parts of similar length.
 fn split_text(text: &str, count: usize) -> Vec<&str> {
     let length = text.len().div_ceil(count).max(1);
     let (mut pieces, mut rest) = (Vec::new(), text);

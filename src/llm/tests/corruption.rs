@@ -1,4 +1,4 @@
-//! Corrupted recordings: every reader reads on or returns a fault.
+//! Corrupted recordings: every reader continues or returns a fault.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::llm::wire::Wire;
 use crate::net::sse::{SseError, SseParser};
 use crate::types::Fault;
 
-/// One way to corrupt bytes.
+/// A way to corrupt bytes.
 #[derive(Clone, Debug)]
 enum Corruption {
     Flip(usize, u8),
@@ -95,7 +95,7 @@ impl From<Fault> for ReadError {
     }
 }
 
-/// Reads a stream in chunks of this size.
+/// Reads a stream in chunks of a given size.
 fn read(wire: &dyn Wire, stream: &[u8], size: usize) {
     let (mut decoder, mut deltas, mut parser) =
         (wire.reader(), DeltaBuffer::default(), SseParser::new());

@@ -13,7 +13,7 @@ use crate::types::{
     Tokens, ToolCall, ToolExchange, ToolResult, ToolStatus, Usage, UserMessage,
 };
 
-/// A frame with nothing in it.
+/// An empty frame.
 pub(in crate::llm) const EMPTY_FRAME: RequestFrame<'static> = RequestFrame {
     system: "",
     tools: &[],
@@ -47,7 +47,7 @@ pub(in crate::llm) fn grep_tool() -> ToolSpec {
     ToolSpec { name: "grep".into(), description: "finds".into(), schema }
 }
 
-/// Returns a block that only the model with this wire id can read.
+/// Returns a block that only the model with a wire id can read.
 pub(in crate::llm) fn opaque_part(wire: &str, json: &str) -> ReplyPart {
     ReplyPart::Opaque(OpaqueBlock { wire: wire.into(), json: json.into() })
 }
@@ -57,7 +57,7 @@ pub(in crate::llm) fn reply_of(parts: Vec<ReplyPart>) -> Reply {
     Reply { parts: parts.into(), finish: ReplyFinish::Stop, usage: Usage::default(), model: None }
 }
 
-/// Returns a reply that ends with calls, and their results.
+/// Returns a reply that ends with calls, together with their results.
 pub(in crate::llm) fn tool_exchange(
     mut parts: Vec<ReplyPart>,
     calls: impl IntoIterator<Item = ToolCall>,

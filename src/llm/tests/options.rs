@@ -10,7 +10,7 @@ use crate::llm::wire::{ApiFormat, EffortSetting, WireSetup};
 use crate::llm::{anthropic, gemini, openai_chat, openai_responses};
 use crate::types::{ConversationItem, Effort, MessageOrigin, OutputField, Tokens};
 
-/// Returns a request of a format, with these settings.
+/// Returns a request in a format, with the given setup.
 pub(super) fn request(format: &ApiFormat, setup: WireSetup) -> Value {
     let wire = (format.wire)(setup);
     let items = [ConversationItem::user(MessageOrigin::Task, "do")];
@@ -84,7 +84,7 @@ fn anthropic_models_have_an_effort_or_a_number_of_tokens() {
     let adaptive = body("anthropic/claude-opus-4-6", Effort::High);
     assert_eq!(adaptive["thinking"], json!({"type": "adaptive"}));
     assert_eq!(adaptive["output_config"], json!({"effort": "high"}));
-    // It is less than the output limit of 9,000 tokens.
+    // The budget is less than the output limit of 9,000 tokens.
     let older = body("anthropic/claude-sonnet-4-5", Effort::High);
     assert_eq!(older["thinking"], json!({"type": "enabled", "budget_tokens": 6_750}));
     assert_eq!(older.get("output_config"), None);

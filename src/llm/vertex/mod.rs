@@ -1,6 +1,6 @@
-//! Google Vertex AI: Gemini models in the format of Gemini, Claude models in that of Anthropic.
+//! Google Vertex AI: Gemini models in the Gemini format, Claude models in the Anthropic format.
 //!
-//! Without an access token, the key of a service account gets one (`service_account`).
+//! Without an access token, one is requested with the key of a service account (`service_account`).
 
 mod service_account;
 
@@ -12,11 +12,11 @@ pub(super) use service_account::{FILE_VARIABLE, ServiceAccount};
 /// The base URL in a region.
 pub(super) const BASE_URL: &str = "https://{GOOGLE_CLOUD_LOCATION}-aiplatform.googleapis.com/v1/projects/{GOOGLE_CLOUD_PROJECT}/locations/{GOOGLE_CLOUD_LOCATION}";
 
-/// The path of a base URL without one.
+/// The path for a base URL without a path.
 pub(super) const DEFAULT_PATH: &str =
     "/v1/projects/{GOOGLE_CLOUD_PROJECT}/locations/{GOOGLE_CLOUD_LOCATION}";
 
-/// The variables of the location and of the project, each with the other names that are read.
+/// The variables of the location and of the project, each with an alternative name.
 pub(super) const LOCATION_VARIABLES: [&str; 2] = ["GOOGLE_CLOUD_LOCATION", "CLOUD_ML_REGION"];
 pub(super) const PROJECT_VARIABLES: [&str; 2] =
     ["GOOGLE_CLOUD_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID"];
@@ -48,7 +48,7 @@ fn is_claude(model: &str) -> bool {
     model.starts_with("claude-")
 }
 
-/// Returns the base URL with the host of locations that are not a region.
+/// Returns the base URL with its host adapted to locations that are not regions.
 pub(super) fn with_location_host(url: &str) -> String {
     let host = |location: &str| format!("https://{location}-aiplatform.googleapis.com/");
     [

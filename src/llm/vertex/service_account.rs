@@ -1,6 +1,6 @@
-//! Access tokens for a service account, whose key is in the file that `GOOGLE_APPLICATION_CREDENTIALS` names.
+//! Access tokens for a service account, whose key is in the file named by `GOOGLE_APPLICATION_CREDENTIALS`.
 //!
-//! The token endpoint of the file gives a token for an assertion: claims that are signed with the key (RFC 7523).
+//! The token endpoint issues a token in exchange for an assertion: claims that are signed with the key (RFC 7523).
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -27,23 +27,22 @@ use crate::workspace::read_input;
 /// The variable that names the file.
 pub(in crate::llm) const FILE_VARIABLE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
 
-/// What a token is for.
+/// The scope of a token.
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 
-/// How long an assertion is valid, in seconds; the API accepts at most an hour.
+/// The validity of an assertion, in seconds; the API accepts at most an hour.
 const ASSERTION_AGE: u64 = 3_600;
 
-/// How long before its end a token is replaced.
+/// The time before its expiry at which a token is replaced.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
 
-/// How long a token is used at most, and by default.
+/// The maximum time for which a token is used, and the default if the answer gives none.
 const MAX_TOKEN_AGE: Duration = Duration::from_secs(3_600);
 
-/// The largest answer of a token endpoint in bytes.
+/// The maximum size of a token endpoint's answer, in bytes.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// The tokens in use, with the accounts. One is requested once for the whole process: sub-agents and the runs of a batch
-/// share it.
+/// The tokens in use, by account. A token is requested once per process: sub-agents and the runs of a batch share it.
 static TOKENS: Mutex<Vec<(String, AccountToken)>> = Mutex::new(Vec::new());
 
 /// A service account.
@@ -61,7 +60,7 @@ pub(in crate::llm) struct ServiceAccount {
 #[derive(Clone)]
 struct AccountToken {
     text: Secret,
-    /// When it is replaced.
+    /// The time at which the token is replaced.
     expires_at: Instant,
 }
 
@@ -81,7 +80,7 @@ struct AccountFile {
 #[serde(default)]
 struct TokenAnswer {
     access_token: Option<String>,
-    /// Seconds.
+    /// The validity in seconds.
     expires_in: Option<u64>,
     error: Value,
     error_description: Option<String>,
@@ -92,7 +91,7 @@ impl ServiceAccount {
     ///
     /// # Errors
     ///
-    /// Fails with what is wrong with the file.
+    /// Fails with a description of the problem.
     pub(in crate::llm) fn load(
         path: &str,
         clock: WallClock,
@@ -100,7 +99,7 @@ impl ServiceAccount {
     ) -> std::result::Result<Self, String> {
         let text =
             read_input(Path::new(path)).map_err(|error| format!("can't be read: {error}"))?;
-        // The error of the parser would show what is in the file.
+        // An error of the parser would show the content of the file.
         let file: AccountFile =
             serde_json::from_str(&text).map_err(|_| "is not a JSON object".to_owned())?;
         let AccountFile { kind, client_email, private_key_id, private_key, token_uri } = file;
@@ -135,13 +134,13 @@ impl ServiceAccount {
         })
     }
 
-    /// Returns the account, for messages.
+    /// Returns a description of the account, for messages.
     pub(in crate::llm) fn describe(&self) -> String {
         let email = fault::readable(&self.email);
         format!("those of the service account {email} in {FILE_VARIABLE}")
     }
 
-    /// Returns a token that is not the rejected one.
+    /// Returns a token other than the rejected one.
     fn token(&self, rejected: Option<&Secret>, cancel: &CancellationToken) -> Result<Secret> {
         let account = format!("{} {} {:?}", self.token_endpoint.join(""), self.email, self.key_id);
         // Another run that needs a token waits for it here.
@@ -187,7 +186,7 @@ impl ServiceAccount {
         }
     }
 
-    /// Returns the fault of an answer without a token.
+    /// Returns the fault for an answer without a token.
     fn refusal(&self, status: u16, answer: &TokenAnswer) -> Fault {
         let kind = match status {
             429 | 500.. => FaultKind::Server,

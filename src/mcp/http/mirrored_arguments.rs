@@ -1,7 +1,7 @@
 //! Headers that repeat parts of a request, for intermediaries that do not parse it.
 //!
-//! Since version 2026-07-28, a request over HTTP names its method and tool in headers, and a tool may mark arguments
-//! for headers with `x-mcp-header` in its schema.
+//! Since version 2026-07-28, a request over HTTP names its method and tool in headers, and the schema of a tool may
+//! mark arguments for headers with `x-mcp-header`.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::mcp::protocol_mode::STATELESS_VERSION;
 pub(in crate::mcp) struct MirroredArgument {
     /// The name of the header.
     header: String,
-    /// The path of the argument: names of nested properties.
+    /// The path of the argument, as names of nested properties.
     path: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
 ///
 /// # Errors
 ///
-/// Fails when a mark is invalid; the tool must not be used then.
+/// Fails when a mark is invalid; the tool must then not be used.
 pub(in crate::mcp) fn mirrored_arguments(schema: &Value) -> Result<Vec<MirroredArgument>, String> {
     let (mut found, mut path) = (Vec::new(), Vec::new());
     collect_mirrored(schema, &mut path, &mut found)?;
@@ -99,7 +99,7 @@ fn is_token_byte(byte: u8) -> bool {
 }
 
 impl MirroredArgument {
-    /// Returns the header for the arguments of a call; `None` if the argument is missing.
+    /// Returns the header for an argument of a call; `None` if the argument is missing.
     pub(in crate::mcp) fn header_for(
         &self,
         arguments: &Map<String, Value>,
@@ -133,7 +133,7 @@ pub(super) fn request_headers(request: &RpcRequest) -> Vec<(String, String)> {
     headers
 }
 
-/// Encodes a text as a header value: unchanged, or in Base64 where necessary.
+/// Encodes a text as a header value: unchanged if possible, otherwise in Base64.
 fn encode_value(text: &str) -> String {
     let is_visible = text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
     let is_padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);

@@ -1,7 +1,7 @@
-//! A server at a URL: each message is a request, answered by a document or a stream of events.
+//! A server at a URL. Each message is a request, which is answered by a document or a stream of events.
 //!
-//! A call blocks its own thread. Closing the connection cancels it, which a watcher does at the deadline. Redirects are
-//! not followed, and header values are never quoted.
+//! A call blocks its own thread. It is cancelled by closing its connection; a watcher does that at the deadline.
+//! Redirects are not followed, and header values are never quoted.
 
 mod mirrored_arguments;
 mod oauth;
@@ -36,7 +36,7 @@ struct HttpState {
     /// The headers of every request.
     headers: HeaderMap,
     options: HttpOptions,
-    /// Idle clients: cancelling a call closes all connections of its client.
+    /// Idle clients; cancelling a call closes all connections of its client.
     clients: Mutex<Vec<HttpClient>>,
     session: Mutex<HttpSession>,
     secrets: Vec<String>,
@@ -46,10 +46,10 @@ struct HttpState {
     shutdown: ServerShutdown,
 }
 
-/// What a request has led to.
+/// The result of a request.
 enum SendResult<T> {
     Answered(T),
-    /// Its token was rejected, with this `WWW-Authenticate`.
+    /// The token was rejected, with this `WWW-Authenticate` header.
     Rejected(String),
 }
 
@@ -63,21 +63,21 @@ enum HttpSession {
     Expired,
 }
 
-/// What happens when a connection is lost before an answer.
+/// The reaction to a connection that is lost before an answer.
 #[derive(Clone, Copy)]
 enum ResendPolicy {
     /// The request fails.
     Never,
-    /// It is sent again if the connection was a reused one.
+    /// The request is sent again if the connection had been used before.
     OnLoss,
 }
 
 const SESSION_HEADER: &str = "mcp-session-id";
 
-/// How many bytes of an error body are read.
+/// The maximum size of an error body that is read, in bytes.
 const MAX_ERROR_BODY: usize = 16 << 10;
 
-/// How many of its characters are quoted.
+/// The number of its characters that are quoted.
 const MAX_QUOTED_CHARS: usize = 300;
 
 impl HttpChannel {
@@ -124,7 +124,7 @@ impl Channel for HttpChannel {
         // In the newest mode, closing the connection cancels the request.
         if is_given_up && request.version != STATELESS_VERSION && request.method != "initialize" {
             let (shared, id, version) = (Arc::clone(&self.0), request.id, request.version);
-            // The caller does not wait for this.
+            // The caller does not wait for the notification.
             let _ = thread::Builder::new().name("mcp-cancel".to_owned()).spawn(move || {
                 let wait_little = CancellationToken::new();
                 let wait =
@@ -174,7 +174,7 @@ impl HttpState {
             }
             self.read_reply(response, request, wait)
         })?;
-        // Each part of the answer is an exchange of its own, so that none keeps its connection for the next one.
+        // Each part of the answer is a separate exchange, and does not keep its connection for the next part.
         loop {
             progress = match progress {
                 ReplyProgress::Complete(reply) => return Ok(reply),
@@ -183,7 +183,7 @@ impl HttpState {
         }
     }
 
-    /// Sends a message without an answer.
+    /// Sends a message that has no answer.
     fn notify(&self, message: &Value, version: &str, wait: &ReplyDeadline<'_>) -> Result<()> {
         self.send(message, version, &[], wait, |_| Ok(()))
     }
@@ -355,7 +355,7 @@ impl HttpState {
     }
 }
 
-/// Returns how a server wants a request to be authorized.
+/// Returns the server's requirements for authorizing a request.
 fn challenge(response: &HttpResponse) -> String {
     let all = response.headers.get_all(header::WWW_AUTHENTICATE).iter();
     let all: Vec<&str> = all.filter_map(|value| value.to_str().ok()).collect();

@@ -1,9 +1,9 @@
-//! Access tokens for a server by client credentials (RFC 6749, section 4.4), as the protocol's specification on
-//! authorization has them.
+//! Access tokens for a server by client credentials (RFC 6749, section 4.4), according to the authorization part of the
+//! protocol's specification.
 //!
-//! A rejected request leads to the metadata of the server (RFC 9728), which names its authorization server, and to the
-//! metadata of that one (RFC 8414, or of `OpenID` Connect), which names the token endpoint. Tokens are for this server
-//! alone (RFC 8707). The secret is sent to the token endpoint only: encrypted, and never after a redirect.
+//! After a rejected request, the metadata of the server is read (RFC 9728), which names its authorization server. The
+//! metadata of the authorization server (RFC 8414, or of `OpenID` Connect) names the token endpoint. Tokens are for
+//! this server alone (RFC 8707). The secret is sent to the token endpoint only: encrypted, and never after a redirect.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -29,42 +29,42 @@ use crate::types::strip_terminal_codes;
 /// The access tokens for a server.
 pub(in crate::mcp) struct TokenSource {
     credentials: ClientCredentials,
-    /// The server.
+    /// The URL of the server.
     endpoint: Endpoint,
     state: Mutex<TokenState>,
 }
 
 #[derive(Default)]
 struct TokenState {
-    /// Where tokens come from, once that is known.
+    /// The issuer of tokens, once it is known.
     issuer: Option<TokenIssuer>,
     token: Option<AccessToken>,
 }
 
-/// A token endpoint, and what to send to it.
+/// A token endpoint, and the parameters of requests to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TokenIssuer {
     url: String,
     method: ClientAuthentication,
-    /// The server that the tokens are for.
+    /// The server for which tokens are requested.
     resource: String,
     scopes: Vec<String>,
 }
 
-/// How the client identifies itself.
+/// The method by which the client identifies itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientAuthentication {
-    /// By a header.
+    /// In a header.
     Header,
-    /// By fields of the body.
+    /// In fields of the body.
     Body,
 }
 
 struct AccessToken {
     text: Secret,
-    /// When it is no longer used; `None` if the issuer does not say how long it is valid.
+    /// The time after which the token is not used; `None` if the issuer does not state its validity.
     expires_at: Option<Instant>,
-    /// Whether the server has accepted it.
+    /// Whether the server has accepted the token.
     is_accepted: bool,
 }
 
@@ -91,11 +91,11 @@ struct IssuerMetadata {
 struct TokenReply {
     access_token: String,
     token_type: String,
-    /// Seconds; a text from some servers.
+    /// The validity in seconds; some servers send it as text.
     expires_in: Option<Value>,
 }
 
-/// Its error.
+/// The error of a token endpoint.
 #[derive(Default, Deserialize)]
 struct TokenRefusal {
     #[serde(default)]
@@ -104,16 +104,16 @@ struct TokenRefusal {
     error_description: String,
 }
 
-/// The largest document of an authorization server.
+/// The maximum size of a document from an authorization server, in bytes.
 const MAX_DOCUMENT: usize = 64 << 10;
 
-/// How long before its end a token is replaced, but at most half of its time.
+/// The time before its expiry at which a token is replaced, limited to half of its validity.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(30);
 
-/// A token is not used longer than this.
+/// The maximum time for which a token is used.
 const MAX_TOKEN_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Everything but the characters that a form leaves as they are.
+/// All characters except those that a form leaves unchanged.
 const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'*');
 
 impl TokenSource {
@@ -124,8 +124,8 @@ impl TokenSource {
         Ok(Self { credentials, endpoint, state: Mutex::default() })
     }
 
-    /// Returns the token for a request: a new one if the last one has expired; `None` until a server has asked for one, if
-    /// it is to name its authorization server.
+    /// Returns the token for a request: a new token if the last one has expired. `None` until the server has asked for
+    /// a token, if the authorization server is known only from that.
     pub(super) fn current(&self, wait: &ReplyDeadline<'_>) -> Result<Option<Secret>> {
         let mut state = lock(&self.state);
         let is_valid = |token: &&AccessToken| token.expires_at.is_none_or(|at| Instant::now() < at);
@@ -150,15 +150,15 @@ impl TokenSource {
         lock(&self.state).token.as_ref().map(|token| token.text.clone())
     }
 
-    /// Notes that the server has accepted a token.
+    /// Records that the server has accepted a token.
     pub(super) fn accept(&self, used: Option<&Secret>) {
         if let Some(token) = &mut lock(&self.state).token {
             token.is_accepted |= Some(&token.text) == used;
         }
     }
 
-    /// Gets a token in place of one that the server has rejected with this `WWW-Authenticate`. Returns whether there is one:
-    /// a new token that is rejected at once is not replaced again.
+    /// Requests a token to replace one that the server has rejected with this `WWW-Authenticate` header. Returns
+    /// whether there is a token: a new token that is rejected at once is not replaced again.
     pub(super) fn renew(
         &self,
         rejected: Option<&Secret>,
@@ -167,7 +167,7 @@ impl TokenSource {
     ) -> Result<bool> {
         let mut state = lock(&self.state);
         match &state.token {
-            // Another call has renewed it.
+            // Another call has replaced the token.
             Some(token) if Some(&token.text) != rejected => return Ok(true),
             Some(token) if !token.is_accepted => return Ok(false),
             Some(_) | None => {}
@@ -195,7 +195,7 @@ impl TokenSource {
             (None, None, Some(_)) => {
                 return Err(failed("its metadata names no authorization server"));
             }
-            // Servers of the version 2025-03-26 are their own authorization servers.
+            // Servers of version 2025-03-26 are their own authorization servers.
             (None, None, None) => origin,
         };
         let IssuerMetadata { token_endpoint: url, token_endpoint_auth_methods_supported, .. } =
@@ -214,7 +214,7 @@ impl TokenSource {
         Ok(TokenIssuer { url, method, resource, scopes })
     }
 
-    /// Returns the metadata of the server: what its answer names, or what is at the well-known places.
+    /// Returns the metadata of the server, from the URL in its answer or from the well-known URLs.
     fn resource_metadata(
         &self,
         challenge: &str,
@@ -261,7 +261,7 @@ impl TokenSource {
                 "its authorization server {at} has no metadata; give `oauth.token_url` if you know the address"
             )));
         };
-        // Otherwise one authorization server could pass for another.
+        // Otherwise, one authorization server could impersonate another.
         if metadata.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
             let other = quote(&metadata.issuer);
             return Err(failed(&format!(
@@ -271,7 +271,7 @@ impl TokenSource {
         Ok(metadata)
     }
 
-    /// Returns the first of these documents that there is.
+    /// Returns the first of these documents that exists.
     fn first_document<T: DeserializeOwned>(
         &self,
         places: &[String],
@@ -344,7 +344,7 @@ impl TokenSource {
         Ok(AccessToken { text, expires_at, is_accepted: false })
     }
 
-    /// Returns the error for a refusal of the token endpoint, with advice for who can change that.
+    /// Returns the error for a refusal by the token endpoint, with advice for the user or administrator.
     fn refusal(status: u16, body: &[u8]) -> ServerError {
         let refusal: TokenRefusal = serde_json::from_slice(body).unwrap_or_default();
         let advice = match refusal.error.as_str() {
@@ -365,7 +365,7 @@ impl TokenSource {
         failed(&format!("its authorization server answers {status}{about}{advice}"))
     }
 
-    /// Makes an exchange with an authorization server, or for metadata.
+    /// Exchanges a message with an authorization server, or requests metadata.
     fn exchange(
         &self,
         method: Method,
@@ -394,7 +394,7 @@ impl TokenSource {
         Ok((response.status, body))
     }
 
-    /// Parses an address that may be named by the server: encrypted, or on this machine if the server is.
+    /// Parses a URL that the server may name: it must be encrypted, or on this machine if the server is.
     fn checked(&self, url: &str) -> Result<Endpoint> {
         let endpoint = Endpoint::parse(url, false);
         let endpoint = endpoint.map_err(|error| failed(&quote(&error.to_string())))?;
@@ -417,7 +417,7 @@ fn encode(text: &str) -> String {
     utf8_percent_encode(text, FORM).to_string()
 }
 
-/// Returns the method to use of those that a token endpoint supports.
+/// Returns the best method that a token endpoint supports.
 fn choose_method(supported: Option<&[String]>) -> Result<ClientAuthentication> {
     let Some(supported) = supported else { return Ok(ClientAuthentication::Header) };
     let has = |method: &str| supported.iter().any(|known| known == method);
@@ -433,7 +433,7 @@ fn choose_method(supported: Option<&[String]>) -> Result<ClientAuthentication> {
     }
 }
 
-/// Returns whether metadata of this resource is about a server: the same host, and its path or one above.
+/// Returns whether a resource's metadata applies to a server: it has the same host, and the same path or a path above.
 fn is_for(resource: &str, server: &Endpoint) -> bool {
     let Ok(resource) = Endpoint::parse(resource, true) else { return false };
     let rest = server.path().strip_prefix(resource.path());
@@ -454,7 +454,7 @@ pub(super) fn parameter(header: &str, name: &str) -> Option<String> {
     }
     parts.iter().find_map(|part| {
         let (before, value) = part.split_once('=')?;
-        // The name of a scheme comes before the first parameter.
+        // The name of a scheme precedes the first parameter.
         let key = before.split_whitespace().last()?;
         if !key.eq_ignore_ascii_case(name) {
             return None;

@@ -15,11 +15,11 @@ use crate::net::{HeaderValue, HttpRequest, HttpResponse, Method, RequestBody, he
 /// The pause before a stream is resumed, unless the server sets it.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
 
-/// The limits of that pause.
+/// The limits of the pause set by a server.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// What an exchange has yielded.
+/// The result of an exchange.
 pub(super) enum ReplyProgress {
     /// The answer.
     Complete(Value),
@@ -27,11 +27,11 @@ pub(super) enum ReplyProgress {
     Interrupted(ResumePoint),
 }
 
-/// Where and when an interrupted stream can be resumed.
+/// The position at which an interrupted stream can be resumed, and the pause before.
 pub(super) struct ResumePoint {
-    /// The ID of its last event.
+    /// The ID of the last event.
     last_id: String,
-    /// The pause that the server asks for.
+    /// The pause requested by the server.
     retry: Option<Duration>,
 }
 
@@ -65,8 +65,8 @@ impl HttpState {
         reply.map(ReplyProgress::Complete)
     }
 
-    /// Reads events up to the answer. A stream that ends before can be resumed if its events have IDs, in modes with
-    /// sessions. One that was resumed at a point, and has no newer ID, is resumed there again.
+    /// Reads events up to the answer. In modes with sessions, a stream that ends earlier can be resumed if its events
+    /// have IDs. If a resumed stream has no newer ID, it is resumed at the same point again.
     fn read_events(
         &self,
         response: &mut HttpResponse,
@@ -146,7 +146,7 @@ impl HttpState {
         })
     }
 
-    /// Handles a message; returns the answer if it is that.
+    /// Handles a message, and returns the answer if the message is one.
     fn handle_message(
         &self,
         message: ServerMessage,
@@ -169,7 +169,7 @@ impl HttpState {
                     Some(answer) => client_result(&id, &answer),
                     None => client_answer(&id, &method),
                 };
-                // Errors of sending are ignored.
+                // Errors while sending are ignored.
                 let _ = self.notify(&answer, request.version, wait);
             }
             ServerMessage::Reply { .. }

@@ -8,26 +8,26 @@ use crate::policy::shell::{
     ShellWord, UnparsableLine, WordForm, is_name,
 };
 
-/// A command line with everything that it may run, nested commands included.
+/// A command line with all programs and scripts that it may run, including nested ones.
 ///
-/// It is used for denials, and may contain more than what would run. Permissions are checked on the script itself.
+/// It is used for denials, and may contain more programs than would run. Permissions are checked on the script itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::policy) struct CommandLine {
-    /// The line as it was given.
+    /// The original text of the line.
     pub raw: String,
     /// The parsed script.
     pub script: Result<ShellScript, UnparsableLine>,
-    /// The scripts in it, from the outermost on.
+    /// The scripts in the line, from the outermost on.
     pub scripts: Vec<ShellScript>,
-    /// The scripts in it that could not be parsed, itself included.
+    /// The texts of scripts in the line that could not be parsed, possibly of the whole line.
     pub unparsed: Vec<String>,
-    /// The programs that it may run, with their redirections.
+    /// The programs that the line may run, with their redirections.
     pub programs: Vec<ShellCommand>,
     /// The possible working folders, relative to the workspace or absolute.
     pub folders: Vec<String>,
 }
 
-/// The maximum nesting of scripts.
+/// The maximum number of scripts of a line.
 const MAX_SCRIPTS: usize = 256;
 
 /// The maximum number of programs of a line.
@@ -73,9 +73,10 @@ impl CommandLine {
         }
     }
 
-    /// Adds a program with all that it may run.
+    /// Adds a program, and everything that it may run.
     fn add_program(&mut self, program: &ShellCommand) {
-        // What a program runs reads its input. What it writes by a redirection is its own.
+        // Programs started by a program share its input, but the files that it writes by redirection count for itself
+        // alone.
         let read = program.redirections.iter().filter(|to| to.kind != RedirectionKind::Write);
         let read: Vec<Redirection> = read.cloned().collect();
         let here = read.iter().filter(|to| to.kind == RedirectionKind::HereDocument);
@@ -106,11 +107,11 @@ impl CommandLine {
         }
     }
 
-    /// Follows a change of the folder, by the shell or by a program that runs another one elsewhere.
+    /// Follows a change of the folder by the shell, or by a program that runs another one elsewhere.
     fn follow_cd(&mut self, command: &ShellCommand) {
         let words = command.words.as_slice();
         let entered = match command.name() {
-            // They double with each step; after so many it may be anywhere.
+            // The possible folders double with each step. After this many, the folder is unknown.
             Some("cd" | "pushd" | "env" | "find") if self.folders.len() >= MAX_SCRIPTS => {
                 vec!["$more".to_owned()]
             }
@@ -122,7 +123,7 @@ impl CommandLine {
                 let folders = option_values(words, &["-C", "--chdir"]);
                 folders.iter().flat_map(|word| self.possible_folders(word)).collect()
             }
-            // The folder of what it finds.
+            // The folder of a file that `find` finds.
             Some("find") if words.iter().any(|word| is_in(&word.text, "-execdir -okdir")) => {
                 vec!["$found".to_owned()]
             }
@@ -137,17 +138,17 @@ impl CommandLine {
     fn possible_folders(&self, word: &ShellWord) -> Vec<String> {
         let mut all = self.possible_paths(word);
         if !word.is_literal() {
-            // What a pattern fits, or what braces become.
+            // The match of a pattern, or the expansion of braces.
             all.push("$folder".to_owned());
         }
-        // Behind a link, `..` may be another folder than the one before it.
+        // After a link, `..` may lead to a folder other than the one before the link.
         if word.text.contains("..") {
             all.extend(self.folders.iter().map(|folder| rebase_folder(folder, &word.text)));
         }
         all
     }
 
-    /// Returns every pipeline in it.
+    /// Returns every pipeline in the line.
     pub(super) fn pipelines(&self) -> impl Iterator<Item = &ShellPipeline> {
         self.scripts.iter().flat_map(|script| {
             let inner = script.commands().into_iter().flat_map(ShellCommand::inner_scripts);
@@ -155,12 +156,11 @@ impl CommandLine {
         })
     }
 
-    /// Returns the places that a word may mean as a path, without `.` and `..` where they can be resolved. The home is
-    /// [`HOME`].
+    /// Returns the paths that a word may stand for, with `.` and `..` resolved where possible. The home is [`HOME`].
     pub(in crate::policy) fn possible_paths(&self, word: &ShellWord) -> Vec<String> {
         let text = word.text.as_str();
         let is_literal = word.form < WordForm::Computed;
-        // `${HOME:?}` and its like are the home as well.
+        // `${HOME:?}` and similar expansions are the home as well.
         if let (false, Some(rest)) = (is_literal, text.strip_prefix("${HOME"))
             && let Some((_, rest)) = rest.split_once('}').filter(|_| !rest.starts_with(is_name))
         {
@@ -173,7 +173,7 @@ impl CommandLine {
                 vec![normalize_path(&format!("{HOME}/{rest}"))]
             }
             Some('$') if !is_literal && text.starts_with(HOME) => vec![normalize_path(text)],
-            // Behind quotes it is a name like any other.
+            // In quotes, it is an ordinary name.
             Some('$') if is_literal => vec![format!("\\{text}")],
             _ => {
                 let full = |folder: &String| normalize_path(&rebase_folder(folder, text));
@@ -183,7 +183,8 @@ impl CommandLine {
     }
 }
 
-/// Returns the words of a command whose name is printed by another one that names it: `$(echo ls)`, `$(which ls)`.
+/// Returns the words of a command whose name is the output of another command, which names it: `$(echo ls)`,
+/// `$(which ls)`.
 fn printed_words(words: &[ShellWord]) -> Option<Vec<ShellWord>> {
     let (first, rest) = words.split_first()?;
     let [script] = first.scripts.as_slice() else { return None };
@@ -198,7 +199,7 @@ fn printed_words(words: &[ShellWord]) -> Option<Vec<ShellWord>> {
 /// The home of the user.
 pub(super) const HOME: &str = "$HOME";
 
-/// Returns a folder as seen from another one, with every `..` as it stands there.
+/// Returns a folder as seen from another one, without resolving `..`.
 pub(in crate::policy) fn rebase_folder(from: &str, folder: &str) -> String {
     match folder.starts_with('/') || from.is_empty() {
         true => folder.to_owned(),
@@ -206,7 +207,7 @@ pub(in crate::policy) fn rebase_folder(from: &str, folder: &str) -> String {
     }
 }
 
-/// Takes `.` and `..` back without looking at the files.
+/// Resolves `.` and `..` without access to files.
 pub(super) fn normalize_path(path: &str) -> String {
     let is_absolute = path.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();

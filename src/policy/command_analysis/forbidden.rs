@@ -1,8 +1,8 @@
 //! Commands that are denied whatever the rules allow.
 //!
-//! What keeps commands from harm is the sandbox. These are the few that no one means to run unattended, in the spellings
-//! that can be parsed: changing the user, removing system folders or the home, creating file systems, writing to devices,
-//! fork bombs, and running downloaded code.
+//! The protection from harmful commands is the sandbox. This module only denies commands that no one would run
+//! unattended on purpose, in spellings that can be parsed: changing the user, removing system folders or the home,
+//! creating file systems, writing to devices, fork bombs, and running downloaded code.
 
 use super::command_line::{CommandLine, HOME, normalize_path};
 use super::options::{is_in, option_values};
@@ -13,9 +13,9 @@ use crate::policy::shell::{
     CommandKind, RedirectionKind, ShellCommand, ShellPipeline, ShellScript, ShellWord, WordForm,
 };
 
-/// What makes a program dangerous.
+/// The dangerous use of a program.
 enum Danger {
-    /// Running it at all.
+    /// Any use, for this reason.
     Always(&'static str),
     /// Removing one of these folders, if it is vital.
     Removes(fn(&ShellCommand) -> Vec<ShellWord>),
@@ -47,10 +47,10 @@ static DANGERS: [(&str, Danger); 8] = [
 /// Programs that download files.
 const DOWNLOADERS: &str = "aria2c axel curl fetch http https lynx wget";
 
-/// Programs that run code from their input, besides shells.
+/// Programs other than shells that run code from their input.
 const INTERPRETERS: &str = "bun deno fish lua node perl php python ruby";
 
-/// Folders without which a system does not work, and folders of homes.
+/// Folders that a system needs to work, and folders of homes.
 const VITAL_FOLDERS: &str = "/Applications /Library /System /Users /bin /boot /dev /etc /home /lib \
     /lib32 /lib64 /mnt /opt /proc /root /run /sbin /srv /sys /usr /usr/bin /usr/lib /var";
 
@@ -61,7 +61,7 @@ const WRITABLE_DEVICES: &str = "/dev/fd /dev/full /dev/null /dev/pts /dev/random
 /// The reason for denying a download that is run.
 const DOWNLOAD_EXECUTION: &str = "it runs downloaded code without a check";
 
-/// Returns the reason why a line is forbidden; `None` if it is not.
+/// Returns the reason why a line is forbidden; `None` if it is allowed.
 pub(in crate::policy) fn forbidden_reason(line: &CommandLine) -> Option<String> {
     let unparsed = line.unparsed.iter().find_map(|text| {
         let found = possible_programs(text).find_map(|program| program_danger(line, &program));
@@ -104,7 +104,7 @@ fn program_danger(line: &CommandLine, program: &ShellCommand) -> Option<String> 
     }
 }
 
-/// Returns whether the name of a program is a pattern with enough letters to know what it means.
+/// Returns whether the name of a program is a pattern with enough characters to recognize the program.
 fn is_specific_pattern(word: &ShellWord, name: &str) -> bool {
     let letters = name.split('[').next().unwrap_or_default().matches(char::is_alphanumeric);
     word.form == WordForm::Pattern && letters.count() > 1
@@ -135,7 +135,7 @@ fn is_recursive(text: &str) -> bool {
     }
 }
 
-/// Returns the folders in which `find` removes what it finds.
+/// Returns the folders in which `find` removes files.
 fn folders_of_find(find: &ShellCommand) -> Vec<ShellWord> {
     let removes = match nested_execution(find) {
         NestedExecution::Programs(all) => all.iter().any(|program| program.name() == Some("rm")),
@@ -144,7 +144,7 @@ fn folders_of_find(find: &ShellCommand) -> Vec<ShellWord> {
     if !removes && !has_option(find, |text| text == "-delete") {
         return Vec::new();
     }
-    // Some options stand before the folders, and without any it looks where it is.
+    // Some options precede the folders. Without folders, the current one is searched.
     let is_option = |text: &str| is_in(text, "-H -L -P -D --") || text.starts_with("-O");
     let words = find.words[1..].iter().filter(|word| !is_option(&word.text));
     let folders = words.take_while(|word| !word.text.starts_with(['-', '(', '!']));
@@ -159,9 +159,9 @@ fn is_device(place: &str) -> bool {
     place.starts_with("/dev/") && !WRITABLE_DEVICES.split_whitespace().any(is_below)
 }
 
-/// Returns whether a place is the root, a home, or what a system needs.
+/// Returns whether a path is the root, a home, or a folder that the system needs.
 fn is_vital(place: &str, form: WordForm) -> bool {
-    // `/etc/*` is as bad as `/etc`.
+    // `/etc/*` is as dangerous as `/etc`.
     let mut place = place;
     while form != WordForm::Literal
         && place != "/"
@@ -182,8 +182,8 @@ fn is_vital(place: &str, form: WordForm) -> bool {
     place == "/" || has_pattern || is_someones || is_in(&place, VITAL_FOLDERS)
 }
 
-/// Returns what is wrong with programs that are connected: a removal of folders that one prints, a download that another
-/// one runs, a script that starts itself twice.
+/// Returns the danger of connected programs: the removal of folders that another one prints, the execution of a
+/// download by another one, a script that starts itself twice.
 fn pipeline_danger(line: &CommandLine, pipeline: &ShellPipeline) -> Option<String> {
     let parts: Vec<Vec<ShellCommand>> = pipeline.commands.iter().map(programs_in).collect();
     let has = |part: &[ShellCommand], name: &str| part[0].name() == Some(name);
@@ -206,12 +206,12 @@ fn pipeline_danger(line: &CommandLine, pipeline: &ShellPipeline) -> Option<Strin
     is_bomb.then(|| "it starts itself again and again".to_owned())
 }
 
-/// Returns the programs that a command may run, those inside of it included.
+/// Returns the programs that a command may run, including inner ones.
 fn programs_in(command: &ShellCommand) -> Vec<ShellCommand> {
     command.commands().into_iter().flat_map(all_programs).collect()
 }
 
-/// Checks a function for starting itself twice.
+/// Checks whether a function starts itself twice.
 fn fork_bomb(command: &ShellCommand) -> Option<String> {
     let CommandKind::Function(name) = &command.kind else { return None };
     let calls = command.commands().into_iter().filter(|inner| runs_itself(inner, name)).count();
@@ -230,7 +230,7 @@ fn runs_itself(command: &ShellCommand, name: &str) -> bool {
     is_simple && command.words.first().is_some_and(|word| word.text == name)
 }
 
-/// Returns whether a line runs a download: in its words, or stored in a variable or a file.
+/// Returns whether a line runs a download: given in its words, or stored in a variable or a file.
 fn runs_download(line: &CommandLine) -> bool {
     let is_output = |word: &ShellWord| {
         let mut commands = word.scripts.iter().flat_map(ShellScript::commands);
@@ -264,7 +264,7 @@ fn runs_download(line: &CommandLine) -> bool {
     })
 }
 
-/// Returns whether a text that could not be parsed pipes a download into a program that runs it.
+/// Returns whether an unparsable text pipes a download into a program that runs it.
 fn runs_unparsed_download(text: &str) -> bool {
     let has = |part: &str, is_it: fn(&ShellCommand) -> bool| {
         possible_programs(part).any(|program| is_it(&program))
@@ -277,7 +277,7 @@ fn downloads(program: &ShellCommand) -> bool {
     program.name().is_some_and(|name| is_in(name, DOWNLOADERS))
 }
 
-/// Returns whether a program runs what it is given.
+/// Returns whether a program runs code from its arguments or input.
 fn runs_code(name: &str) -> bool {
     is_shell(name) || is_interpreter(name) || matches!(name, "eval" | "source" | "." | "exec")
 }
@@ -286,12 +286,12 @@ fn is_interpreter(name: &str) -> bool {
     is_in(name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'), INTERPRETERS)
 }
 
-/// Returns whether a program runs what it reads.
+/// Returns whether a program runs code from its input.
 fn reads_code_from_input(program: &ShellCommand) -> bool {
     let Some(name) = program.name() else { return false };
     let words = &program.words[1..];
     if is_shell(name) {
-        // Behind xargs it gets what was read as an argument.
+        // With xargs, the input becomes an argument instead.
         let nested = nested_execution(program);
         return matches!(nested, NestedExecution::Input | NestedExecution::Unknown);
     }
@@ -300,7 +300,7 @@ fn reads_code_from_input(program: &ShellCommand) -> bool {
     if matches!(name, "source" | ".") {
         return file == Some("/dev/stdin");
     }
-    // Without a file and without code among its arguments.
+    // It has neither a file nor code among its arguments.
     let has_code = |word: &ShellWord| match word.text.strip_prefix("--") {
         Some(long) => {
             ["eval", "print", "version", "help", "check"].iter().any(|it| long.starts_with(it))

@@ -1,6 +1,6 @@
 //! Commands of git that only read.
 //!
-//! They may run other programs if the configuration of the repository says so, which
+//! They may run other programs because of the repository's configuration, which
 //! [`Repositories`](super::super::repositories::Repositories) checks.
 
 use super::options::{is_in, may_be_option, may_be_several_words};
@@ -10,7 +10,7 @@ use crate::policy::shell::ShellWord;
 const READING_COMMANDS: &str = "blame cat-file count-objects describe diff diff-files diff-index diff-tree for-each-ref grep \
     log ls-files ls-tree merge-base name-rev rev-list rev-parse shortlog show status";
 
-/// Long options of these commands that neither run a program nor write a file, in full.
+/// Long options of these commands that neither run a program nor write a file, in their full form.
 const READING_LONG_OPTIONS: &str = "-- --abbrev --abbrev-commit --abbrev-ref --absolute-git-dir --after --ahead-behind --all \
     --all-match --always --ancestry-path --and --author --author-date-order --basic-regexp \
     --batch --batch-check --before --boundary --branch --branches --break --cached --cc \
@@ -37,7 +37,7 @@ const READING_LONG_OPTIONS: &str = "-- --abbrev --abbrev-commit --abbrev-ref --a
     --word-regexp --walk-reflogs --quiet --skip --show-stash --simplify-merges --sparse \
     --src-prefix --dst-prefix --function-context --after-context --before-context";
 
-/// Returns whether the arguments of git make it read only.
+/// Returns whether git only reads with these arguments.
 pub(super) fn only_reads(words: &[ShellWord]) -> bool {
     if matches!(words, [only] if only.is_literal() && only.text == "--version") {
         return true;
@@ -51,7 +51,7 @@ pub(super) fn only_reads(words: &[ShellWord]) -> bool {
     let first = |known: &str| rest.first().is_some_and(|word| is_in(&word.text, known));
     let known = || all(&is_known_word);
     match command.text.as_str() {
-        // Among its short options, `-O` may stand behind others.
+        // Among the short options of `grep`, `-O` may follow other letters.
         "grep" => {
             known()
                 && all(&|text| {
@@ -91,8 +91,8 @@ pub(super) fn only_reads(words: &[ShellWord]) -> bool {
     }
 }
 
-/// Returns the folders that `-C` names, one behind the other, and the words from the command on; `None` if another
-/// option stands before the command.
+/// Returns the folders that the `-C` options name, in order, and the words from the command on; `None` if another
+/// option precedes the command.
 pub(in crate::policy) fn split_global_options(
     words: &[ShellWord],
 ) -> Option<(Vec<&ShellWord>, &[ShellWord])> {
@@ -120,7 +120,7 @@ pub(in crate::policy) fn split_global_options(
 /// Returns whether a word is an operand or a known option.
 fn is_known_word(text: &str) -> bool {
     let name = text.split('=').next().unwrap_or_default();
-    // `-O` names a file with an order, or a pager.
+    // `-O` names an order file, or a pager.
     let is_known = match text.starts_with("--") {
         true => is_in(name, READING_LONG_OPTIONS),
         false => !text.starts_with("-O"),
@@ -128,7 +128,7 @@ fn is_known_word(text: &str) -> bool {
     is_known && is_without_signatures(text)
 }
 
-/// Returns whether a word asks for no signature to be verified: another program does that, with files of its own.
+/// Returns whether a word does not ask for verification of signatures, which another program does, with its own files.
 fn is_without_signatures(text: &str) -> bool {
     !text.contains("%G") && !text.contains("signature")
 }

@@ -20,7 +20,7 @@ impl KnownVariables {
                 let known = self.0.entry(set.name.clone()).or_default();
                 for word in set.values.iter().flat_map(ShellWord::expand_braces).map(without_braces)
                 {
-                    // The home is known, whatever it is called.
+                    // The home is known, whatever the name of the variable.
                     let is_home = word.form == WordForm::Computed
                         && !word.has_hidden_parts()
                         && (word.text.starts_with("$HOME") || word.text.starts_with('~'));
@@ -52,8 +52,8 @@ impl KnownVariables {
         all
     }
 
-    /// Returns a word with a value of each of its variables, or with the last one if there are not so many; `None` if it has
-    /// none that is known. Without a function around it there are no arguments.
+    /// Returns a word with its variables replaced by one value each: the one of this round, or the last one if there
+    /// are fewer. `None` if it has no known variable. Outside a function, arguments are empty.
     fn substitute(&self, word: &ShellWord, round: usize) -> Option<Vec<ShellWord>> {
         if word.form != WordForm::Computed || !word.text.contains('$') {
             return None;
@@ -90,7 +90,7 @@ impl KnownVariables {
     }
 }
 
-/// Returns a word with expanded braces as a literal one, if nothing else in it is expanded.
+/// Returns a word with expanded braces as a literal word, if nothing else in it is expanded.
 fn without_braces(word: ShellWord) -> ShellWord {
     match word.has_braces && !word.text.contains(['{', '$', '~', '*', '?', '[']) {
         true => ShellWord::literal(&word.text),

@@ -1,7 +1,7 @@
 //! Static analysis of command lines.
 //!
-//! There are two analyses. A denial considers everything that may run ([`CommandLine`]), rather too much than too little.
-//! A permission requires that the line is understood as a whole, and that each of its parts is known.
+//! There are two analyses. A denial considers everything that may run ([`CommandLine`]), in doubt too much rather than
+//! too little. A permission requires that the whole line is understood, and that each of its parts is known.
 
 mod command_line;
 mod forbidden;

@@ -2,18 +2,18 @@
 
 use crate::policy::shell::{ShellWord, WordForm};
 
-/// The options of a program with which it only reads. Any other option is unknown.
+/// The options with which a program only reads. Any other option counts as unknown.
 pub(super) struct ReadingOptions {
     /// Short options without a value.
     pub flags: &'static str,
     /// Short options with a value, in the same word or in the next one.
     pub valued: &'static str,
-    /// Long options without the two hyphens, as they are written in full, separated by spaces. A value follows behind `=`.
+    /// Long options in full, without the two hyphens, separated by spaces. A value follows `=`.
     pub long: &'static str,
 }
 
 impl ReadingOptions {
-    /// Returns the number of operands; `None` if a word is an unknown option or may turn out to be one.
+    /// Returns the number of operands; `None` if a word is, or may expand to, an unknown option.
     pub(super) fn operands(&self, words: &[ShellWord]) -> Option<usize> {
         let mut operands = 0;
         let mut words = words.iter();
@@ -37,7 +37,7 @@ impl ReadingOptions {
         Some(operands)
     }
 
-    /// Returns whether the value of the last letter is the next word; `None` if a letter is unknown.
+    /// Returns whether the next word is the value of the last letter; `None` if a letter is unknown.
     fn takes_next(&self, letters: &str) -> Option<bool> {
         for (at, flag) in letters.char_indices() {
             if self.valued.contains(flag) {
@@ -51,12 +51,12 @@ impl ReadingOptions {
     }
 }
 
-/// Returns whether a word is one of a list, which are separated by spaces.
+/// Returns whether a list, separated by spaces, contains a word.
 pub(in crate::policy) fn is_in(word: &str, list: &str) -> bool {
     list.split_ascii_whitespace().any(|known| known == word)
 }
 
-/// Returns the values that are given for options: in the next word, or glued to the option.
+/// Returns the values of options, from the next word, or from the rest of the option's own word.
 pub(super) fn option_values(words: &[ShellWord], options: &[&str]) -> Vec<ShellWord> {
     let value = |(at, word): (usize, &ShellWord)| {
         options.iter().find_map(|option| match word.text.strip_prefix(option)? {
@@ -71,12 +71,12 @@ pub(super) fn option_values(words: &[ShellWord], options: &[&str]) -> Vec<ShellW
     words.iter().enumerate().filter_map(value).collect()
 }
 
-/// Returns whether a word may turn out to be an option that cannot be seen.
+/// Returns whether a word may expand to an option.
 pub(super) fn may_be_option(word: &ShellWord) -> bool {
     !word.is_literal() && word.may_be_option()
 }
 
-/// Returns whether the shell may make several words of one.
+/// Returns whether the shell may expand a word to several words.
 pub(super) fn may_be_several_words(word: &ShellWord) -> bool {
     word.is_split || word.has_braces || word.form == WordForm::Pattern
 }

@@ -3,16 +3,16 @@
 use super::options::is_in;
 use crate::policy::shell::{self, Assignment, ShellCommand, ShellScript, ShellWord, WordForm};
 
-/// What a program executes besides itself.
+/// The code and programs that a program runs besides itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::policy) enum NestedExecution {
-    /// Nothing known.
+    /// Nothing that is known.
     Nothing,
     /// Only other programs.
     Programs(Vec<ShellCommand>),
     /// Only a script for a shell.
     Script(ShellScript),
-    /// A script from its input.
+    /// A script that it reads from its input.
     Input,
     /// Unknown code.
     Unknown,
@@ -52,12 +52,12 @@ pub(in crate::policy) fn is_shell(name: &str) -> bool {
     is_in(name, "ash bash dash ksh mksh rbash sh yash zsh")
 }
 
-/// Returns whether a program is one that runs scripts.
+/// Returns whether a program runs scripts.
 pub(in crate::policy) fn runs_scripts(name: &str) -> bool {
     is_shell(name) || matches!(name, "eval" | "trap" | "watch")
 }
 
-/// Returns what a command runs besides the program that it names.
+/// Returns the code and programs that a command runs besides the program that it names.
 pub(in crate::policy) fn nested_execution(command: &ShellCommand) -> NestedExecution {
     let Some(name) = command.name() else { return NestedExecution::Unknown };
     let rest = &command.words[1..];
@@ -67,7 +67,7 @@ pub(in crate::policy) fn nested_execution(command: &ShellCommand) -> NestedExecu
         "xargs" => parse_xargs(rest),
         "find" => parse_find(rest),
         "eval" => join_script(rest),
-        // What a name will stand for.
+        // The values that names will stand for.
         "alias" => {
             let mut values = rest.iter().filter_map(|word| {
                 let (_, value) = word.text.split_once('=')?;
@@ -93,14 +93,14 @@ pub(in crate::policy) fn nested_execution(command: &ShellCommand) -> NestedExecu
     }
 }
 
-/// The maximum number of programs of a command; the rest of its words is searched for names only.
+/// The maximum number of programs of a command; only names are searched in the rest of its words.
 const MAX_PROGRAMS: usize = 64;
 
-/// The maximum number of words assigned to a program whose beginning is a guess.
+/// The maximum number of words assigned to a program whose first word is a guess.
 const MAX_GUESSED_WORDS: usize = 256;
 
-/// Returns every program that a command may run, itself first: known programs, and possible ones if its arguments are
-/// not understood.
+/// Returns every program that a command may run, beginning with its own: known programs, and possible ones if its
+/// arguments are not understood.
 pub(in crate::policy) fn all_programs(command: &ShellCommand) -> Vec<ShellCommand> {
     let mut all = Vec::new();
     let mut next = vec![command.clone()];
@@ -144,7 +144,7 @@ pub(in crate::policy) fn possible_scripts(command: &ShellCommand) -> Vec<String>
     if !is_shell(name) && !is_in(name, OPAQUE_PROGRAMS) {
         return Vec::new();
     }
-    // As an argument, or glued to an option.
+    // A script may be an argument of its own, or part of an option.
     let ways = |text: &str| {
         let long = text.split_once('=').map(|(_, value)| value.to_owned());
         let short = text.get(2..).map(str::to_owned);
@@ -161,8 +161,8 @@ fn parse_program(words: &[ShellWord]) -> NestedExecution {
     }
 }
 
-/// Returns the words after the options and a number of operands; `None` if an option is unknown, or if any of these
-/// words may expand to several.
+/// Returns the words after the options and a number of operands; `None` if an option is unknown, or if any of the
+/// skipped words may expand to several.
 fn skip_options<'a>(
     mut rest: &'a [ShellWord],
     plain: &str,
@@ -236,7 +236,7 @@ fn parse_xargs(rest: &[ShellWord]) -> NestedExecution {
     if words.is_empty() {
         words.push(ShellWord::literal("echo"));
     }
-    // What it reads may be anything, and stands wherever a word has what is replaced.
+    // The input may be anything, and replaces the mark wherever it occurs in a word.
     let options = &rest[..rest.len() - after.len()];
     for mark in options.iter().enumerate().filter_map(|(at, word)| match word.text.as_str() {
         "-I" => options.get(at + 1).map(|mark| mark.text.as_str()),
@@ -263,12 +263,12 @@ fn parse_find(rest: &[ShellWord]) -> NestedExecution {
         rest = &rest[at + 1..];
         let end = rest.iter().enumerate().position(|(at, word)| match &*word.text {
             ";" => true,
-            // Elsewhere it is an argument like others.
+            // Elsewhere, `+` is an ordinary argument.
             "+" => at > 0 && rest[at - 1].text == "{}",
             _ => false,
         });
         let words = &rest[..end.unwrap_or(rest.len())];
-        // The name of a file that it finds; it begins with the folder where it looks.
+        // `{}` is the name of a found file; it begins with the searched folder.
         let mut program = ShellCommand::program(words);
         for word in program.words.iter_mut().filter(|word| word.text.contains("{}")) {
             (word.form, word.has_braces) = (WordForm::Computed, false);
@@ -292,14 +292,14 @@ fn parse_shell(rest: &[ShellWord]) -> NestedExecution {
                 _ if is_script => return join_script(std::slice::from_ref(word)),
                 _ if is_input => return NestedExecution::Input,
                 "/dev/stdin" | "/proc/self/fd/0" | "/dev/fd/0" => return NestedExecution::Input,
-                // A file with a script.
+                // The script is in a file.
                 _ => return NestedExecution::Nothing,
             },
             "--rcfile" | "--init-file" => return NestedExecution::Unknown,
             "-" | "--" => has_ended = true,
             _ if text.starts_with("--") => {}
             _ => {
-                // Each of these has its value behind the letters.
+                // Each `o` or `O` takes its value from the next word.
                 for _ in text.matches(['o', 'O']) {
                     if !words.next().is_none_or(ShellWord::is_literal) {
                         return NestedExecution::Unknown;

@@ -1,7 +1,7 @@
 //! Programs that only read.
 //!
-//! The list is deliberately short: a program that is missing needs a confirmation; a program that is listed by mistake
-//! runs without one.
+//! The list is deliberately short: a program missing from it needs a confirmation; a program listed by mistake runs
+//! without one.
 
 use super::git;
 use super::options::{ReadingOptions, is_in, may_be_option, may_be_several_words};
@@ -14,25 +14,25 @@ const READING_PROGRAMS: &str = ": [ b2sum basename break cat cd cksum cmp column
     seq sha1sum sha256sum sha512sum shift sleep stat strings sum tac tail test tr true tsort \
     type uname unexpand uptime wc";
 
-/// Programs that print their version and do nothing else. Those are missing that look for a version of
-/// themselves in the workspace first: `cargo`, `yarn`, `mvn` and their like run what a file there names.
+/// Programs that only print their version. Programs that first look for a version of themselves in the workspace are
+/// left out: `cargo`, `yarn`, `mvn` and similar programs run what a file there names.
 const VERSION_PROGRAMS: &str =
     "bash clang cmake docker g++ gcc git make node perl php python python3 ruby";
 
-/// Variables that any program may be given without doing anything else because of them.
+/// Variables that do not change what any program does.
 const HARMLESS_VARIABLES: &str = "CARGO_TERM_COLOR CI CLICOLOR COLUMNS DEBUG FORCE_COLOR LANG LANGUAGE LC_ALL NO_COLOR \
     PYTHONDONTWRITEBYTECODE RUST_BACKTRACE RUST_LOG TZ";
 
-/// How names of small letters begin that package managers read as their settings.
+/// The lower-case prefixes of variables that package managers read as settings.
 const SETTING_PREFIXES: [&str; 5] = ["bun_", "npm_", "pip_", "pnpm_", "yarn_"];
 
-/// Returns whether a variable has no effect on a program that is given it, whatever the program is.
+/// Returns whether a variable has no effect on any program.
 pub(in crate::policy) fn is_harmless_variable(variable: &str) -> bool {
     is_in(variable, HARMLESS_VARIABLES)
 }
 
-/// Returns whether a variable is one that a script names for itself: it has no effect on the shell, nor on a program
-/// that only reads. Others may read what they like.
+/// Returns whether a variable is one of a script's own: it has no effect on the shell, nor on a program that only
+/// reads. Other programs may read any variable.
 pub(in crate::policy) fn is_script_variable(variable: &str) -> bool {
     variable.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && !variable.contains(|c: char| c.is_ascii_uppercase())
@@ -93,14 +93,14 @@ const DIFF: ReadingOptions = ReadingOptions {
 
 const PGREP: ReadingOptions = ReadingOptions { flags: "acflnovwxi", valued: "dgGPstuUr", long: "" };
 
-/// What `find` is asked without any effect; programs that it runs are checked separately.
+/// Options and tests of `find` without an effect; programs that it runs are checked separately.
 const FIND: &str = "-H -L -P -a -amin -and -atime -cmin -cnewer -ctime -daystart -depth -empty -exec -execdir \
     -executable -false -follow -fstype -gid -group -ilname -iname -inum -ipath -iregex \
     -iwholename -links -lname -ls -maxdepth -mindepth -mmin -mount -mtime -name -newer -nogroup \
     -not -nouser -o -or -path -perm -print -print0 -printf -prune -quit -readable -regex \
     -regextype -samefile -size -true -type -user -uid -wholename -writable -xdev -xtype -newermt";
 
-/// Returns whether a program changes nothing. What it runs besides itself is checked elsewhere.
+/// Returns whether a program changes nothing. Programs that it runs are checked elsewhere.
 pub(in crate::policy) fn only_reads(command: &ShellCommand) -> bool {
     let words = command.words.as_slice();
     let [first, rest @ ..] = words else { return true };
@@ -123,7 +123,7 @@ pub(in crate::policy) fn only_reads(command: &ShellCommand) -> bool {
         "set" => rest.iter().all(|word| word.is_literal() && is_harmless_shell_setting(&word.text)),
         "date" => date_only_reads(rest),
         "wait" | "getconf" => !rest.iter().any(ShellWord::may_be_option),
-        // On some systems `arch` runs what it is given.
+        // On some systems, `arch` runs the program in its arguments.
         "arch" | "env" | "hostname" => rest.is_empty(),
         "command" => rest.first().is_some_and(|word| matches!(&*word.text, "-v" | "-V")),
         "diff" => takes(&DIFF),
@@ -132,7 +132,7 @@ pub(in crate::policy) fn only_reads(command: &ShellCommand) -> bool {
         "rg" => takes(&RG),
         "sort" => takes(&SORT),
         "tree" => takes(&TREE) && !rest.iter().any(has_attached_value),
-        // Its second operand is a file that it writes.
+        // The second operand of `uniq` is a file that it writes.
         "uniq" => {
             !rest.iter().any(may_be_several_words)
                 && UNIQ.operands(rest).is_some_and(|operands| operands <= 1)
@@ -148,8 +148,8 @@ pub(in crate::policy) fn only_reads(command: &ShellCommand) -> bool {
     }
 }
 
-/// Returns whether letters follow one that takes a value. `tree` takes the next word for the value, and the letters for
-/// options.
+/// Returns whether further letters follow a letter that takes a value. `tree` takes the next word for the value, and
+/// the letters for options.
 fn has_attached_value(word: &ShellWord) -> bool {
     let letters = word.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
     letters.is_some_and(|letters| {
@@ -158,7 +158,7 @@ fn has_attached_value(word: &ShellWord) -> bool {
     })
 }
 
-/// Returns whether `find` does nothing but look and run programs, which are checked separately.
+/// Returns whether `find` only searches and runs programs, which are checked separately.
 fn find_only_reads(words: &[ShellWord]) -> bool {
     let (mut is_program, mut before) = (false, "");
     let is_known = words.iter().all(|word| {
@@ -178,10 +178,10 @@ fn find_only_reads(words: &[ShellWord]) -> bool {
     is_known && !is_program
 }
 
-/// Returns whether the words of `test` evaluate nothing.
+/// Returns whether the words of `test` do not cause an evaluation.
 ///
-/// Behind `-v` stands the name of a variable, and what is in its brackets is evaluated, commands included. So no operator
-/// that stands before an operand may turn out to be one that is not seen.
+/// `-v` is followed by the name of a variable; text in brackets after the name is evaluated, including commands. So no
+/// word before an operand may expand to such an operator.
 fn test_only_reads(words: &[ShellWord]) -> bool {
     const BETWEEN: &str = "= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef -a -o ] ) =~";
     let is_between = |word: &ShellWord| word.is_literal() && is_in(&word.text, BETWEEN);
@@ -195,7 +195,7 @@ fn test_only_reads(words: &[ShellWord]) -> bool {
     words.iter().enumerate().all(is_plain)
 }
 
-/// Returns whether `printf` only prints: by the option `-v` and by `%n` it sets a variable.
+/// Returns whether `printf` only prints: the option `-v` and `%n` set a variable.
 fn printf_only_prints(words: &[ShellWord]) -> bool {
     let [format, rest @ ..] = words else { return true };
     if format.may_be_option() || may_be_several_words(format) {
@@ -223,7 +223,7 @@ fn names_script_variable(word: &ShellWord) -> bool {
         && is_variable(text)
 }
 
-/// Returns whether a setting of a shell changes nothing but how it treats errors and patterns.
+/// Returns whether a setting of a shell only changes how it handles errors and patterns.
 pub(in crate::policy) fn is_harmless_shell_setting(text: &str) -> bool {
     matches!(text, "pipefail" | "errexit" | "nounset" | "noglob")
         || text
@@ -247,7 +247,7 @@ fn date_only_reads(words: &[ShellWord]) -> bool {
     })
 }
 
-/// Scripts that print, delete or replace what they read; others can write files and run commands.
+/// Scripts may print, delete or replace lines that they read; other `sed` commands can write files and run commands.
 fn sed_only_reads(words: &[ShellWord]) -> bool {
     let mut words = words.iter();
     let mut has_script = false;

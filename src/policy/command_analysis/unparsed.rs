@@ -5,7 +5,7 @@ use crate::policy::shell::{Redirection, RedirectionKind, ShellCommand, ShellWord
 /// The maximum number of words assigned to a program.
 const MAX_WORDS: usize = 64;
 
-/// Returns the programs that a text may run: every word is assumed to be the name of one.
+/// Returns the programs that a text may run: every word is assumed to name one.
 pub(in crate::policy) fn possible_programs(text: &str) -> impl Iterator<Item = ShellCommand> {
     text.split([';', '&', '|', '(', ')', '\n', '`']).flat_map(|piece| {
         let spaced = piece.replace('>', " > ").replace('<', " < ");

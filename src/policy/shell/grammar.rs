@@ -7,13 +7,13 @@ use super::syntax::{
 };
 use super::{ParseResult, UnparsableLine, fail};
 
-/// What ends a script where a command could begin: signs or words. Without any, the text does.
+/// The signs or words that end a script where a command could begin; if empty, the end of the text ends it.
 type ScriptEnd = &'static [&'static str];
 
-/// What ends a script in a case.
+/// The ends of a script in a `case` command.
 const CASE_END: ScriptEnd = &[";;", ";&", "esac"];
 
-/// The signs of redirections, the longest first.
+/// The redirection operators, longest first.
 const REDIRECTIONS: [&str; 12] =
     ["<<<", "<<-", "<<", "<&", "<>", "<", ">&", ">>", ">|", ">", "&>>", "&>"];
 
@@ -35,7 +35,7 @@ impl ShellParser {
         Ok(script)
     }
 
-    /// Parses a script up to its end, which is not consumed.
+    /// Parses a script up to its end, without consuming the end.
     fn parse_script(&mut self, end: ScriptEnd) -> ParseResult<ShellScript> {
         let mut script = ShellScript::default();
         loop {
@@ -72,7 +72,8 @@ impl ShellParser {
         }
     }
 
-    /// Returns what ends the script here, if something does; an empty text at the end of the text.
+    /// Returns the end of the script at this position; an empty text at the end of the text, and `None` if the script
+    /// continues.
     fn end_of_script(&mut self, end: ScriptEnd) -> Option<&'static str> {
         if end.is_empty() {
             return self.peek().is_none().then_some("");
@@ -118,7 +119,7 @@ impl ShellParser {
         Ok(command)
     }
 
-    /// Parses a simple command with its redirections, or a compound one without.
+    /// Parses a simple command with its redirections, or a compound command without them.
     fn parse_body(&mut self) -> ParseResult<ShellCommand> {
         let group =
             |scripts| ShellCommand { kind: CommandKind::Group, scripts, ..Default::default() };
@@ -327,7 +328,7 @@ impl ShellParser {
         let name = self.take_while(is_name);
         let is_element = self.peek() == Some('[') && is_variable(&name);
         if is_element {
-            // What stands in the brackets is evaluated.
+            // Text in the brackets is evaluated.
             self.take_while(|char| char != ']' && !ends_word(char));
             self.take("]");
         }
@@ -351,7 +352,7 @@ impl ShellParser {
             if !self.take(")") {
                 return fail("an array is not closed");
             }
-            // A shell takes what follows for a part of the assignment, so the command is the word after it.
+            // A shell takes adjoining text for a part of the assignment, so the command would be the word after it.
             if self.peek().is_some_and(|char| !ends_word(char)) {
                 return fail("a word continues after an array");
             }
@@ -364,7 +365,7 @@ impl ShellParser {
     /// Parses a redirection; `None` if no redirection begins here.
     fn parse_redirection(&mut self) -> ParseResult<Option<Redirection>> {
         let begun = self.at;
-        // A number says which one is redirected.
+        // A number before the operator is the redirected descriptor.
         let has_number = !self.take_while(|char| char.is_ascii_digit()).is_empty();
         let is_script = !has_number && self.peek_at(1) == Some('(');
         let may_begin = |sign: &&&str| !is_script && (!has_number || !sign.starts_with('&'));
@@ -390,7 +391,7 @@ impl ShellParser {
         Ok(Some(Redirection { kind, target }))
     }
 
-    /// Parses the delimiter of a here-document, and takes its text.
+    /// Parses the delimiter of a here-document, and removes its text.
     fn parse_here_document(&mut self, without_tabs: bool) -> ParseResult<ShellWord> {
         let begun = self.at;
         let delimiter = self.expect_word("a here-document has no delimiter")?;

@@ -1,7 +1,7 @@
 //! A parser for command lines of a shell.
 //!
-//! The result is what the shell would run. A line with rare syntax is an [`UnparsableLine`], and its effect is unknown.
-//! Nothing is expanded or run.
+//! The result contains everything that the shell would run. A line with rare syntax is an [`UnparsableLine`], and its
+//! effect is unknown. Nothing is expanded or run.
 
 mod grammar;
 mod parser;

@@ -14,20 +14,20 @@ const MAX_HERE_DOCUMENTS: usize = 64;
 /// A command line and the current position.
 pub(super) struct ShellParser {
     pub(super) chars: Vec<char>,
-    /// The number of characters that were taken.
+    /// The number of consumed characters.
     pub(super) at: usize,
     pub(super) depth: usize,
-    /// In how many words it is that may go on behind a line end.
+    /// The number of open words that may continue after a line end.
     pub(super) open_words: usize,
     documents: usize,
     seams: Vec<RemovedDocuments>,
 }
 
-/// A line end behind which here-documents were taken out.
+/// A line end after which here-documents were removed.
 ///
-/// They begin where a command line ends, which a line end does not always mean: it may be quoted, or stand in the
-/// output of another command. So it is noted where they were taken, and has to be reached as the end of the line which
-/// they belong to.
+/// Here-documents begin after the end of a command line. Not every line end is one: it may be quoted, or be in the
+/// output of another command. So the position of the removal is recorded, and the parser has to reach it as the end of
+/// the command line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct RemovedDocuments {
     at: usize,
@@ -35,7 +35,7 @@ struct RemovedDocuments {
 }
 
 impl ShellParser {
-    /// Returns a reader at the start of a text.
+    /// Returns a parser at the start of a text.
     pub(super) fn new(text: &str, depth: usize) -> ParseResult<Self> {
         if depth > MAX_DEPTH {
             return fail("commands are nested too deeply");
@@ -47,7 +47,7 @@ impl ShellParser {
         Ok(Self { chars, at: 0, depth, open_words: 0, documents: 0, seams: Vec::new() })
     }
 
-    /// Goes one level deeper.
+    /// Enters a deeper level of nesting.
     pub(super) fn enter(&mut self) -> ParseResult<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -70,7 +70,7 @@ impl ShellParser {
         Some(char)
     }
 
-    /// Takes a text if it comes next.
+    /// Consumes a text if it comes next, and returns whether it did.
     pub(super) fn take(&mut self, text: &str) -> bool {
         let comes = text.chars().enumerate().all(|(n, char)| self.peek_at(n) == Some(char));
         if comes {
@@ -79,12 +79,12 @@ impl ShellParser {
         comes
     }
 
-    /// Takes spaces, and lines that are continued.
+    /// Consumes spaces, and escaped line ends.
     pub(super) fn skip_blank(&mut self) {
         while self.take("\\\n") || self.take(" ") || self.take("\t") {}
     }
 
-    /// Takes spaces, line ends and comments.
+    /// Consumes spaces, line ends and comments.
     pub(super) fn skip_lines(&mut self) {
         loop {
             self.skip_blank();
@@ -96,14 +96,14 @@ impl ShellParser {
         }
     }
 
-    /// Takes a line end that ends a command.
+    /// Consumes a line end that ends a command.
     pub(super) fn end_line(&mut self) {
         let here = RemovedDocuments { at: self.at, inside: self.open_words };
         self.seams.retain(|seam| *seam != here);
         self.at += 1;
     }
 
-    /// Makes sure that every here-document was taken out where a shell looks for it.
+    /// Checks that every here-document was removed where a shell looks for it.
     pub(super) fn check_here_documents(&self) -> ParseResult<()> {
         if self.seams.is_empty() {
             Ok(())
@@ -112,7 +112,7 @@ impl ShellParser {
         }
     }
 
-    /// Takes characters while a condition holds, and returns them.
+    /// Consumes characters while a condition holds, and returns them.
     pub(super) fn take_while(&mut self, is_taken: impl Fn(char) -> bool) -> String {
         let taken: String =
             self.chars[self.at..].iter().take_while(|char| is_taken(**char)).collect();
@@ -120,12 +120,12 @@ impl ShellParser {
         taken
     }
 
-    /// Takes a comment up to the end of its line.
+    /// Consumes a comment up to the end of its line.
     pub(super) fn skip_comment(&mut self) {
         self.take_while(|char| char != '\n');
     }
 
-    /// Returns whether the next word is this one, without quotes; takes it if so.
+    /// Consumes the next word if it is the given keyword, without quotes. Returns whether it is.
     pub(super) fn take_keyword(&mut self, keyword: &str) -> bool {
         let from = self.at;
         if self.take(keyword) && self.peek().is_none_or(ends_word) {
@@ -135,7 +135,7 @@ impl ShellParser {
         false
     }
 
-    /// Takes the here-document that begins behind this line out of the text, and returns it.
+    /// Removes the here-document that begins after this line from the text, and returns it.
     pub(super) fn here_document(
         &mut self,
         delimiter: &str,
@@ -164,7 +164,7 @@ impl ShellParser {
             let text: String = rest[..length].iter().collect();
             let text = if without_tabs { text.trim_start_matches('\t') } else { &text };
             from = (from + length + 1).min(self.chars.len());
-            // Without quotes, a backslash joins lines before the end is looked for.
+            // Without quotes, a backslash joins lines before the delimiter is looked for.
             joined += text;
             // Within `$(…)`, bash also ends the text at a line that begins with its delimiter.
             let may_end = |line: &str| line != delimiter && line.starts_with(delimiter);
@@ -188,12 +188,12 @@ impl ShellParser {
     }
 }
 
-/// Returns whether a character ends a word that has no quotes.
+/// Returns whether a character ends an unquoted word.
 pub(super) fn ends_word(char: char) -> bool {
     matches!(char, ' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')')
 }
 
-/// Returns whether a character may stand in the name of a variable.
+/// Returns whether a character can be part of the name of a variable.
 pub(in crate::policy) fn is_name(char: char) -> bool {
     char.is_ascii_alphanumeric() || char == '_'
 }

@@ -1,9 +1,9 @@
 //! The syntax tree of a command line.
 
-/// Commands, one after the other.
+/// A sequence of pipelines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::policy) struct ShellScript {
-    /// What is run.
+    /// The pipelines in order.
     pub pipelines: Vec<ShellPipeline>,
 }
 
@@ -12,16 +12,16 @@ pub(in crate::policy) struct ShellScript {
 pub(in crate::policy) struct ShellPipeline {
     /// The commands in order.
     pub commands: Vec<ShellCommand>,
-    /// Whether the shell does not wait for it.
+    /// Whether the shell does not wait for the end.
     pub is_background: bool,
 }
 
-/// A command: a program with its arguments, a group or a function. What it runs besides is in `scripts` and its words.
+/// A command: a program with its arguments, a group or a function. Inner commands are in `scripts` and in the words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::policy) struct ShellCommand {
     /// The kind of command.
     pub kind: CommandKind,
-    /// The variables that it sets: before a program, or in a loop one after the other.
+    /// The assigned variables: those before a program, or the values of a loop.
     pub assignments: Vec<Assignment>,
     /// The name and the arguments of a program, or the words in the head of a group.
     pub words: Vec<ShellWord>,
@@ -34,7 +34,7 @@ pub(in crate::policy) struct ShellCommand {
 /// The kinds of commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::policy) enum CommandKind {
-    /// A program, a builtin of the shell, or variables that are set.
+    /// A program, a builtin of the shell, or only assignments.
     #[default]
     Simple,
     /// A group, a loop or a condition.
@@ -43,70 +43,70 @@ pub(in crate::policy) enum CommandKind {
     Function(String),
 }
 
-/// A variable that is set.
+/// An assignment of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::policy) struct Assignment {
-    /// Its name.
+    /// The name of the variable.
     pub name: String,
-    /// Its value; several for an array or a loop.
+    /// The value; several values for an array or a loop.
     pub values: Vec<ShellWord>,
-    /// Whether it is an array.
+    /// Whether the variable is an array.
     pub is_list: bool,
 }
 
 /// A word, as far as its value is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::policy) struct ShellWord {
-    /// The text without quotes. Expansions are kept as they are written.
+    /// The text without quotes, and with unexpanded expansions.
     pub text: String,
-    /// Whether the text is what the program gets.
+    /// The relation between the text and the word that the program gets.
     pub form: WordForm,
-    /// Whether it has unquoted expansions, which the shell may split into any number of words.
+    /// Whether the word has unquoted expansions, which the shell may split into any number of words.
     pub is_split: bool,
-    /// Whether it has braces that expand to several words.
+    /// Whether the word has braces that expand to several words.
     pub has_braces: bool,
-    /// The scripts of its command substitutions.
+    /// The scripts in command substitutions of the word.
     pub scripts: Vec<ShellScript>,
 }
 
-/// Whether the text of a word is what a program gets.
+/// The relation between the text of a word and the word that a program gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::policy) enum WordForm {
-    /// It is literal.
+    /// The program gets the text itself.
     #[default]
     Literal,
-    /// It is a pattern for file names.
+    /// The text is a pattern for file names.
     Pattern,
-    /// It has expansions: variables, the home, or command substitutions.
+    /// The text has expansions: variables, the home, or command substitutions.
     Computed,
-    /// The shell evaluates it as an expression, in which again commands may be hidden.
+    /// The shell evaluates the text as an expression, which may contain further commands.
     Evaluated,
 }
 
-/// Where a command reads from or writes to.
+/// A redirection of the input or output of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::policy) struct Redirection {
-    /// What is done.
+    /// The kind of redirection.
     pub kind: RedirectionKind,
-    /// The file; for a here-document its text.
+    /// The file; for a here-document, its text.
     pub target: ShellWord,
 }
 
-/// What a redirection does.
+/// The kinds of redirections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::policy) enum RedirectionKind {
-    /// It reads a file.
+    /// Reads a file.
     Read,
-    /// It writes a file.
+    /// Writes a file.
     Write,
-    /// It takes another one that is open already.
+    /// Duplicates an open descriptor.
     Duplicate,
-    /// It reads the text that stands there.
+    /// Reads the text of a here-document.
     HereDocument,
 }
 
 impl ShellScript {
-    /// Returns every command, outermost first, those inside of groups and words included.
+    /// Returns every command, outermost first, including those inside groups and words.
     pub(in crate::policy) fn commands(&self) -> Vec<&ShellCommand> {
         let commands = self.pipelines.iter().flat_map(|pipeline| &pipeline.commands);
         commands.flat_map(ShellCommand::commands).collect()
@@ -119,20 +119,20 @@ impl ShellCommand {
         Self { words: words.to_vec(), ..Self::default() }
     }
 
-    /// Returns the name of its program without its folder; `None` if it is unknown or missing.
+    /// Returns the name of the program without its folder; `None` if it is unknown or missing.
     pub(in crate::policy) fn name(&self) -> Option<&str> {
         let is_simple = self.kind == CommandKind::Simple;
         let first = self.words.first().filter(|word| is_simple && word.is_literal())?;
         first.text.rsplit('/').next().filter(|name| !name.is_empty())
     }
 
-    /// Returns itself and every command inside of it.
+    /// Returns the command itself, and every command inside it.
     pub(in crate::policy) fn commands(&self) -> Vec<&Self> {
         let inner = self.inner_scripts().flat_map(ShellScript::commands);
         std::iter::once(self).chain(inner).collect()
     }
 
-    /// Returns the scripts directly inside of it.
+    /// Returns the scripts directly inside the command.
     pub(in crate::policy) fn inner_scripts(&self) -> impl Iterator<Item = &ShellScript> {
         let words = self.assignments.iter().flat_map(|set| &set.values).chain(&self.words);
         let redirected = self.redirections.iter().flat_map(|to| &to.target.scripts);
@@ -141,22 +141,22 @@ impl ShellCommand {
 }
 
 impl ShellWord {
-    /// Makes the word at least this uncertain.
+    /// Raises the form of the word to at least the given one.
     pub(in crate::policy) fn raise_form(&mut self, form: WordForm) {
         self.form = self.form.max(form);
     }
 
-    /// Returns a word that is what it seems.
+    /// Returns a literal word.
     pub(in crate::policy) fn literal(text: &str) -> Self {
         Self { text: text.to_owned(), ..Self::default() }
     }
 
-    /// Returns whether the text is what the program will see.
+    /// Returns whether the program gets the text itself.
     pub(in crate::policy) fn is_literal(&self) -> bool {
         self.form == WordForm::Literal
     }
 
-    /// Returns whether the program may see something that looks like an option although this does not.
+    /// Returns whether the word may expand to an option.
     pub(in crate::policy) fn may_be_option(&self) -> bool {
         match self.form {
             WordForm::Literal => self.text.starts_with('-'),
@@ -167,14 +167,14 @@ impl ShellWord {
         }
     }
 
-    /// Returns whether the word has more in it that is only known when it runs than one variable at its beginning.
+    /// Returns whether the word has more unknown parts than a single variable.
     pub(in crate::policy) fn has_hidden_parts(&self) -> bool {
         self.has_braces || !self.scripts.is_empty() || self.text.matches('$').count() > 1
     }
 
-    /// Returns what the word may become when its braces are expanded.
+    /// Returns the words that result from expanding the braces.
     pub(in crate::policy) fn expand_braces(&self) -> Vec<Self> {
-        // Each group of braces is one step deeper.
+        // Each group of braces is one level deeper.
         if !self.has_braces || self.text.len() > 1_000 {
             return vec![self.clone()];
         }
@@ -185,7 +185,7 @@ impl ShellWord {
 
 /// Expands the braces of a text: `a{b,c}` is `ab` and `ac`.
 fn expand_text(text: &str) -> Vec<String> {
-    // Where the first group begins, and where its pieces end.
+    // The positions at which the first group begins, and at which its pieces end.
     let (mut depth, mut marks) = (0, Vec::new());
     for (at, char) in text.char_indices() {
         match char {

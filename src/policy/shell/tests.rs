@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::*;
 
-/// Returns the words of every program in a line, those of inner ones included.
+/// Returns the words of every program in a line, including inner programs.
 fn programs(line: &str) -> Vec<String> {
     let mut found = Vec::new();
     let script = parse_line(line).unwrap_or_else(|why| panic!("{line}: {}", why.0));
@@ -158,7 +158,7 @@ fn unparsable_lines_are_rejected() {
         "fi (",
         "a b(c)",
         "$((a); (b))",
-        // Shells read these differently, or not where they seem to end.
+        // Shells differ in reading these lines, or see their end elsewhere.
         "echo \"${x:-'$(a)'}\"",
         "echo \"${x:-'}\"; a; echo \"${x:-'}\"",
         "cat <<E\n${x:-'$(a)'}\nE",

@@ -15,13 +15,13 @@ enum Quoting {
     HereDocument,
 }
 
-/// Placeholder in the text of a word for the output of a script.
+/// The placeholder in the text of a word for the output of a script.
 const COMMAND_OUTPUT: &str = "$(…)";
 
-/// Placeholder in the text of a word for a file that a script writes or reads.
+/// The placeholder in the text of a word for a file that a script writes or reads.
 pub(in crate::policy) const PROCESS_SUBSTITUTION: &str = "<(…)";
 
-/// The error for a text that ends inside of quotes.
+/// The error for a text that ends within quotes.
 const OPEN_QUOTE: &str = "a quote is not closed";
 
 impl ShellParser {
@@ -60,17 +60,17 @@ impl ShellParser {
             }
         }
         if word.text.starts_with('{') && matches!(self.peek(), Some('<' | '>')) {
-            // The variable in the braces is set to the number of what is opened.
+            // The variable in the braces is set to the number of the opened descriptor.
             return fail("braces stand before a redirection");
         }
-        // A pair of braces with nothing in it is what it seems, where it is the only one.
+        // A pair of empty braces is literal if there are no others.
         let is_pair = word.text.contains("{}") && word.text.matches(['{', '}']).count() == 2;
         word.has_braces &= !is_pair;
         if word.has_braces {
             word.raise_form(WordForm::Computed);
         }
         if word.text == "[" {
-            // Nothing that it could be a pattern for.
+            // A single bracket is not a pattern.
             word.form = WordForm::Literal;
         }
         Ok((self.at > begun).then_some(word))
@@ -90,7 +90,7 @@ impl ShellParser {
         if self.take("\"") { Ok(()) } else { fail(OPEN_QUOTE) }
     }
 
-    /// Reads the text of a here-document, as which this reader was made.
+    /// Parses the text of a here-document, which this parser was created for.
     pub(super) fn parse_here_text(mut self) -> ParseResult<ShellWord> {
         let mut word = ShellWord::default();
         self.parse_quoted(&mut word, Quoting::HereDocument)?;
@@ -115,7 +115,7 @@ impl ShellParser {
                     }
                 }
                 ('`', _) => self.parse_expansion(word, around)?,
-                // Inside, the other kind of quotes has no meaning behind a dollar.
+                // In here, other quotes after a dollar sign have no meaning.
                 ('$', next) if !matches!(next, Some('\'' | '"')) => {
                     self.parse_expansion(word, around)?;
                 }
@@ -161,7 +161,7 @@ impl ShellParser {
             Some('"') => self.parse_double_quotes(word),
             Some(char) if is_name(char) || "@*#?-$!".contains(char) => {
                 word.raise_form(WordForm::Computed);
-                // Numbers are not split, but `$!` may be missing; the arguments are several words even inside of quotes.
+                // Numbers are not split, but `$!` may be missing; the arguments are several words even in quotes.
                 word.is_split |= char == '@' || splits && !"#?$".contains(char);
                 word.text.push('$');
                 if is_name(char) && !char.is_ascii_digit() {
@@ -232,7 +232,7 @@ impl ShellParser {
                 }
             }
         }
-        // The name `_` is one, too, and its value is evaluated again.
+        // `_` is a name, too, and its value is evaluated in turn.
         let is_sign = |char: char| char.is_ascii_digit() || " \t()+-*/%<>=!&|^~?:,".contains(char);
         let is_plain = inner.form == WordForm::Literal && inner.text.chars().all(is_sign);
         word.raise_form(if is_plain { WordForm::Computed } else { WordForm::Evaluated });
@@ -250,11 +250,11 @@ impl ShellParser {
                 None => return fail("a brace is not closed"),
                 Some('}') => break,
                 Some('$' | '`') => self.parse_expansion(&mut inner, around)?,
-                // In some places a script in it is run, in others it is text.
+                // In some places, a script in the expansion is run; in others, it is text.
                 Some('<' | '>') if self.peek_at(1) == Some('(') => {
                     return fail("a script may stand in ${…}");
                 }
-                // Whether these are quotes depends on the shell, and on what stands before them.
+                // Whether these are quotes depends on the shell, and on the text before them.
                 Some('\'') if around != Quoting::None => {
                     return fail("a quote stands in ${…} inside of others");
                 }
@@ -276,7 +276,7 @@ impl ShellParser {
         self.at += 1;
         let name: String = inner.text.chars().take_while(|char| is_name(*char)).collect();
         let rest = &inner.text[name.len()..];
-        // A variable may be set inside of a word if its name is one of a script's own, which are small.
+        // An expansion may assign only to a variable of the script itself, whose name is in lower case.
         let is_assignable = is_variable(&name) && !name.contains(|c: char| c.is_ascii_uppercase());
         let is_plain = match rest.strip_prefix(':').unwrap_or(rest).chars().next() {
             None => rest.is_empty(),
@@ -316,7 +316,7 @@ impl ShellParser {
                     Some('f') => '\u{c}',
                     Some('v') => '\u{b}',
                     Some(sign @ ('\\' | '"' | '?')) => sign,
-                    // Shells that don't know these quotes would see the end of them.
+                    // Shells that don't know these quotes would see their end here.
                     Some('\'') => return fail("there is a quote within a quote"),
                     Some('x') => self.parse_char_number(16, 2)?,
                     Some('u') => self.parse_char_number(16, 4)?,

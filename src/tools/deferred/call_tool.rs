@@ -20,7 +20,7 @@ use crate::types::{
     ConversationItem, Fault, Reply, ReplyPart, ToolArguments, ToolCall, ToolExchange, nearest,
 };
 
-/// The arguments from the model, for their schema.
+/// The arguments from the model, as a type for their schema.
 #[derive(Deserialize, JsonSchema)]
 struct Arguments {
     /// The name of the tool.
@@ -30,7 +30,7 @@ struct Arguments {
     arguments: Map<String, Value>,
 }
 
-/// The arguments as text.
+/// The arguments in their original text.
 #[derive(Deserialize, Serialize)]
 struct WrappedCall<'a> {
     #[serde(borrow)]
@@ -39,17 +39,18 @@ struct WrappedCall<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// The tool as a request describes it. Calls of it that name a deferred tool don't come here.
+/// The tool as described in requests. Calls that name a deferred tool are replaced before they reach it.
 pub(super) struct CallTool {
     spec: ToolSpec,
     tools: Arc<[DeferredTool]>,
 }
 
-/// A model that calls deferred tools by [`CALL_TOOL`]. Only its requests have such calls: they are replaced in its replies.
+/// A model that calls deferred tools by [`CALL_TOOL`]. Such calls occur only in its requests: in its replies, they are
+/// replaced.
 pub(crate) struct DeferredToolsModel {
     model: Box<dyn Model>,
     names: Arc<HashSet<Arc<str>>>,
-    /// The entries of the last request as the model has written them.
+    /// The entries of the last request, with the calls as the model wrote them.
     written: Vec<ConversationEntry>,
 }
 
@@ -90,7 +91,8 @@ impl DeferredToolsModel {
         Self { model, names, written: Vec::new() }
     }
 
-    /// Updates the entries as the model has written them: an entry never changes, so that only new ones are rewritten.
+    /// Updates the entries with the calls as the model wrote them. An entry never changes, so only new ones are
+    /// rewritten.
     fn update(&mut self, entries: &[ConversationEntry]) {
         let known = self.written.iter().zip(entries).take_while(|(a, b)| a.id == b.id).count();
         self.written.truncate(known);
@@ -99,7 +101,7 @@ impl DeferredToolsModel {
             let item = match &entry.item {
                 ConversationItem::Exchange(exchange) => {
                     let reply = map_calls(exchange.reply(), |call| wrap(names, call));
-                    // The ids of the calls are the same.
+                    // The ids of the calls stay the same.
                     let exchange = ToolExchange::new(reply, Arc::<[_]>::from(exchange.results()))
                         .unwrap_or_else(|_| exchange.clone());
                     ConversationItem::Exchange(exchange)
@@ -153,7 +155,7 @@ fn map_calls(reply: &Reply, replace: impl Fn(&ToolCall) -> Option<ToolCall>) -> 
     Reply { parts: reply.parts.iter().map(part).collect(), ..reply.clone() }
 }
 
-/// Returns the call of the deferred tool that a call names; `None` for other calls, and for one that can't be read.
+/// Returns the call of a deferred tool that is named by `call`; `None` for other calls, and for unreadable arguments.
 fn unwrap(names: &HashSet<Arc<str>>, call: &ToolCall) -> Option<ToolCall> {
     let ToolArguments::Complete { text } = &call.arguments else { return None };
     if *call.name != *CALL_TOOL {
@@ -162,12 +164,12 @@ fn unwrap(names: &HashSet<Arc<str>>, call: &ToolCall) -> Option<ToolCall> {
     let WrappedCall { name, arguments } = serde_json::from_str(text).ok()?;
     let name = names.get(&*name)?;
     let text = arguments.map_or("{}", RawValue::get);
-    // Some models write an object into a string.
+    // Some models write the object into a string.
     let inner: Option<String> = serde_json::from_str(text).ok();
     Some(ToolCall::new(call.id.clone(), name, inner.as_deref().unwrap_or(text)))
 }
 
-/// Returns the call that names a deferred tool; `None` for other calls.
+/// Returns the `call_tool` call that names a deferred tool; `None` for calls of other tools.
 fn wrap(names: &HashSet<Arc<str>>, call: &ToolCall) -> Option<ToolCall> {
     if !names.contains(&call.name) {
         return None;
@@ -228,7 +230,7 @@ pub(super) mod tests {
         assert_eq!(unwrap(&names(), &direct), None);
     }
 
-    /// The model reads what it has written.
+    /// The model sees its own calls as it wrote them.
     #[test]
     fn a_call_is_sent_back_as_it_was_written() {
         let text = r#"{"name":"mcp_s_echo","arguments":{"b":1,"a": 2.50}}"#;

@@ -31,17 +31,17 @@ struct Call {
     budget: usize,
 }
 
-/// The default number of results, and the greatest.
+/// The default and the maximum number of results.
 const DEFAULT_RESULTS: usize = 5;
 const MAX_RESULTS: usize = 50;
 
-/// The bytes of names in the description, which is part of every request.
+/// The maximum size of the names in the description, in bytes; the description is part of every request.
 const LISTED_BYTES: usize = 6 << 10;
 
-/// Words with fewer letters match whole words only.
+/// The length below which words match only whole words.
 const MIN_PART: usize = 3;
 
-/// Returns the tool with the maximum size of a result in bytes.
+/// Returns the tool; `budget` is the maximum size of a result in bytes.
 pub(super) fn search_tools(tools: Arc<[DeferredTool]>, budget: Option<usize>) -> Box<dyn Tool> {
     let description = format!(
         "Finds tools that are not described here, and returns their descriptions and the JSON Schemas of their \
@@ -55,7 +55,8 @@ pub(super) fn search_tools(tools: Arc<[DeferredTool]>, budget: Option<usize>) ->
     })
 }
 
-/// Returns a line for each server with the names of its tools, as many as fit into an equal part of the description.
+/// Returns a line per server with the names of its tools, as many as fit into the server's equal share of the
+/// description.
 fn list_names(tools: &[DeferredTool]) -> String {
     let mut servers: Vec<&Arc<str>> = tools.iter().map(|tool| &tool.server).collect();
     servers.dedup();
@@ -80,10 +81,10 @@ fn list_names(tools: &[DeferredTool]) -> String {
 }
 
 impl Call {
-    /// Returns the tools that match the query, the best first; those of equal rank in their order.
+    /// Returns the tools that match the query, best first; tools of equal rank stay in order.
     fn find(&self) -> Vec<&DeferredTool> {
         let exact: BTreeSet<&str> = self.query.split([' ', ',', '\n', '\t']).collect();
-        // A word of one character, as an article, says nothing.
+        // Words of one character, such as an article, have no meaning here.
         let wanted: Vec<_> = words(&self.query).into_iter().filter(|word| word.len() > 1).collect();
         let rank = |tool: &DeferredTool| {
             if exact.contains(&*tool.spec.name) {
@@ -100,13 +101,13 @@ impl Call {
     }
 }
 
-/// Returns how well a word matches some others: as a whole, as a part of one, or not.
+/// Returns the rank of a match between a word and known words: as a whole word, as a part of one, or none.
 fn word_rank(word: &str, known: &BTreeSet<String>) -> usize {
     let is_part = || word.len() >= MIN_PART && known.iter().any(|known| known.contains(word));
     if known.contains(word) { 4 } else { usize::from(is_part()) }
 }
 
-/// Returns the words of a text in lower case. A capital letter behind a small one begins a word.
+/// Returns the words of a text in lower case. A capital letter after a small one begins a word.
 fn words(text: &str) -> BTreeSet<String> {
     let (mut spaced, mut was_small) = (String::with_capacity(text.len()), false);
     for c in text.chars() {
@@ -142,7 +143,7 @@ impl ToolInvocation for Call {
         let (mut text, mut shown) = (String::new(), 0);
         for DeferredTool { spec, .. } in found.iter().take(self.most) {
             let one = format!("{}: {}\n{}\n\n", spec.name, spec.description, spec.schema);
-            // The first one is shortened like any other result if it is too long.
+            // If the first one is too long, it is shortened like any other result.
             if shown > 0 && text.len() + one.len() > self.budget {
                 break;
             }

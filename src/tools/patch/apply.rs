@@ -1,8 +1,8 @@
-//! Application of hunks to the content of a file.
+//! Applies hunks to the content of a file.
 //!
-//! A hunk with a line number is located as GNU `patch` does: first at the line in its header, plus the offset of the hunk
-//! before; then line by line away from there. A position where all lines match is preferred to one where the outermost
-//! context line differs, and that to one where two differ. At least one line has to match.
+//! A hunk with a line number is located as in GNU `patch`: first at the line in its header, plus the offset of the
+//! previous hunk; then line by line away from there. A position where all lines match is preferred to one where the
+//! outermost context line differs, which is preferred to one where two differ. At least one line has to match.
 //!
 //! The result is built line by line, so that lines are never joined, whatever line ends the patch and the file have. A
 //! replaced line keeps its line end unless the patch changes it.
@@ -12,35 +12,35 @@ use super::hunk::{
 };
 use super::locate;
 
-/// How line ends are compared.
+/// The comparison of line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineEndMatch {
-    /// They are part of the line.
+    /// Line ends are part of the line.
     Exact,
-    /// They are ignored; the file's are kept.
+    /// Line ends are ignored; those of the file are kept.
     Ignored,
 }
 
 /// The maximum number of context lines at each end of a hunk that may differ.
 const MAX_FUZZ: usize = 2;
 
-/// The reason why a hunk can only be at the start or the end of a file.
+/// The reason why a hunk can only match at the start or the end of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tools) enum Edge {
-    /// Its header says line 1, and it has too few lines before its change: the start of the file.
+    /// At the start: its header names line 1, and it has too few context lines before its change.
     Start,
-    /// It has too few lines after its change: the end of the file.
+    /// At the end: it has too few context lines after its change.
     End,
-    /// The patch says so: the end of the file.
+    /// At the end: the patch declares it.
     DeclaredEnd,
 }
 
-/// Returns why a hunk can only be at the start or the end of the file, and the line, counted from zero, where its lines
-/// are instead. `None` if the hunk failed for another reason.
+/// Returns the reason why a hunk can only match at the start or the end of the file, and the line, counted from zero,
+/// where its lines occur instead. `None` if the hunk failed for another reason.
 pub(in crate::tools) fn misplaced(content: &[u8], hunk: &Hunk) -> Option<(Edge, usize)> {
     let old = hunk.old_lines();
     let (lead, tail) = (hunk.leading_context(), hunk.trailing_context());
-    // As when locating a hunk: missing context on one side is dropped on the other, and at least one line is compared.
+    // As when locating a hunk, missing context on one side is dropped on the other, and at least one line is compared.
     let lacking = lead.abs_diff(tail);
     let is_bound = lacking > MAX_FUZZ || old.len() <= lacking;
     let edge = match hunk.position {
@@ -75,7 +75,7 @@ pub(in crate::tools) fn apply_hunks(content: &[u8], hunks: &[Hunk]) -> Result<Ve
         let (at, ends) = match &hunk.position {
             HunkPosition::Line { start, count } => {
                 let search = HunkSearch { file: &file, from: done, hunk, old: hunk.old_lines() };
-                // A hunk without old lines belongs after the line that its header names.
+                // A hunk without old lines belongs after the line in its header.
                 let start = start.saturating_sub(usize::from(!search.old.is_empty()));
                 let expected = start.saturating_add_signed(offset);
                 let found = search.find(expected, *count).ok_or(PatchError::NotFound(index))?;
@@ -100,7 +100,7 @@ pub(in crate::tools) fn apply_hunks(content: &[u8], hunks: &[Hunk]) -> Result<Ve
         };
         let (from, length) = (done, new.bytes.len());
         done = new.push_hunk(&file, done, hunk, at, ends);
-        // A change of only line ends is applied exactly or not at all.
+        // A change of line ends alone is applied exactly or not at all.
         let is_lost =
             ends == LineEndMatch::Ignored && new.bytes[length..] == file[from..done].concat();
         if is_lost && hunk.has_changes() {
@@ -117,8 +117,8 @@ pub(in crate::tools) fn apply_hunks(content: &[u8], hunks: &[Hunk]) -> Result<Ve
     if new == content && !hunks.is_empty() { Err(PatchError::Unchanged) } else { Ok(new) }
 }
 
-/// Returns the line ends of lines that are added by hunks without old lines: the file's, unless other hunks show that
-/// the patch has the right ones, or the file is mixed.
+/// Returns the line ends of lines that hunks without old lines add. These are the file's, unless other hunks show that
+/// the patch has the right ones, or the file has mixed line ends.
 fn line_ends_of_added(file: &[&[u8]], hunks: &[Hunk]) -> LineEndMatch {
     let mut ends = file.iter().filter_map(|line| line_end(line));
     let first = ends.next();
@@ -127,19 +127,19 @@ fn line_ends_of_added(file: &[&[u8]], hunks: &[Hunk]) -> LineEndMatch {
     if is_uniform && !is_known { LineEndMatch::Ignored } else { LineEndMatch::Exact }
 }
 
-/// A content under construction.
+/// The new content under construction.
 struct ContentBuilder {
     bytes: Vec<u8>,
-    /// Whether the end of the last line is known: it is a line of the file, or its hunk specifies it.
+    /// Whether the end of the last line is specified: it is a line of the file, or its hunk specifies it.
     final_newline: FinalNewline,
 }
 
 impl ContentBuilder {
-    /// Adds a line. The line before it gets a line end if it has none.
+    /// Adds a line. The previous line gets a line end if it has none.
     fn push_line(&mut self, line: &[u8], final_newline: FinalNewline) {
         self.final_newline = final_newline;
         if self.bytes.ends_with(b"\r") {
-            // A marker had removed the line feed after this carriage return, so both are the line end again.
+            // A marker had removed the line feed after this carriage return; together they are the line end again.
             self.bytes.push(b'\n');
         } else if !self.bytes.is_empty() && !self.bytes.ends_with(b"\n") {
             let before = self.bytes.iter().rposition(|byte| *byte == b'\n');
@@ -149,8 +149,8 @@ impl ContentBuilder {
         self.bytes.extend(line);
     }
 
-    /// Adds the unchanged lines before a hunk at line `at`, and the new lines of the hunk. Returns the number of lines of
-    /// the file that are processed then.
+    /// Adds the unchanged lines before a hunk at line `at`, and the new lines of the hunk. Returns the number of file
+    /// lines that have then been processed.
     fn push_hunk(
         &mut self,
         file: &[&[u8]],
@@ -166,7 +166,7 @@ impl ContentBuilder {
                 at += group.len();
                 continue;
             }
-            // Context is copied from the file; the next hunk may use it, too.
+            // Context is copied from the file, since the next hunk may use it, too.
             for line in &file[done..at] {
                 self.push_line(line, FinalNewline::Specified);
             }
@@ -185,7 +185,7 @@ impl ContentBuilder {
         done
     }
 
-    /// Returns the content. Unless the patch specifies the end of the last line, it ends as the old content does.
+    /// Returns the content. Its end is that of the old content, unless the patch specifies the end of the last line.
     fn finish(mut self, old: &[u8]) -> Vec<u8> {
         let is_untold = self.final_newline == FinalNewline::Unspecified;
         if is_untold && !old.is_empty() && !old.ends_with(b"\n") {
@@ -200,10 +200,10 @@ fn is_context(line: &HunkLine) -> bool {
     line.kind == LineKind::Context
 }
 
-/// Lines of a file that are replaced.
+/// A change of adjacent lines of a file.
 struct HunkChange<'a> {
     file: &'a [&'a [u8]],
-    /// The first removed line, or the line before which lines are added.
+    /// The index of the first removed line, or of the line before which lines are added.
     at: usize,
     removed: &'a [&'a str],
     added: &'a [&'a str],
@@ -239,7 +239,7 @@ impl HunkChange<'_> {
         line
     }
 
-    /// Returns the line end of the line that an added one replaces; otherwise that of a neighbor, or of any line.
+    /// Returns the line end of the line that an added line replaces; otherwise that of a neighbor, or of any line.
     fn line_end_for(&self, index: usize) -> Option<&'static [u8]> {
         let replaced = self.removed.len().checked_sub(1).map(|last| self.at + last.min(index));
         let before = self.at.checked_sub(1);
@@ -253,18 +253,18 @@ impl HunkChange<'_> {
 /// The range in which a hunk with a line number is searched.
 struct HunkSearch<'a> {
     file: &'a [&'a [u8]],
-    /// Lines before this one are processed.
+    /// The number of processed lines; the search begins after them.
     from: usize,
     hunk: &'a Hunk,
     old: Vec<&'a str>,
 }
 
 impl HunkSearch<'_> {
-    /// Returns the position of the hunk's old lines nearest to the expected one. Line ends are compared first; then they
-    /// are ignored.
+    /// Returns the position of the hunk's old lines nearest to the expected one. Line ends are compared at first, and
+    /// then ignored.
     fn find(&self, expected: usize, count: usize) -> Option<(usize, LineEndMatch)> {
         if self.old.is_empty() {
-            // Only its line number gives the position; it is a new file, or the end of one.
+            // Only its line number gives the position: the hunk creates a file, or adds lines at the end of one.
             let is_there = expected <= self.file.len() && expected >= self.from;
             let is_meant = count == 0 || self.file.is_empty();
             return (is_there && is_meant).then_some((expected, LineEndMatch::Exact));
@@ -272,7 +272,7 @@ impl HunkSearch<'_> {
         let around = self.hunk.leading_context().max(self.hunk.trailing_context());
         let ways = (0..=MAX_FUZZ.min(around))
             .flat_map(|fuzz| [(fuzz, LineEndMatch::Exact), (fuzz, LineEndMatch::Ignored)]);
-        // In a patch with both kinds of line ends, they are significant.
+        // In a patch with both kinds of line ends, line ends are significant.
         let ways = ways.filter(|(_, ends)| *ends == LineEndMatch::Exact || self.hunk.has_one_end());
         let mut ways = ways.into_iter();
         ways.find_map(|(fuzz, ends)| Some((self.find_with_fuzz(fuzz, ends, expected)?, ends)))
@@ -306,7 +306,7 @@ impl HunkSearch<'_> {
         })
     }
 
-    /// Returns whether the old lines match here, without the given number at each end.
+    /// Returns whether the old lines match at a position, except for the given number at each end.
     fn fits(&self, at: usize, before: usize, after: usize, ends: LineEndMatch) -> bool {
         let compared = before..self.old.len().saturating_sub(after);
         // If no line were compared, every position would match.
@@ -323,7 +323,7 @@ impl HunkSearch<'_> {
     }
 }
 
-/// Returns a line without its line end, and without a carriage return that precedes a marker.
+/// Returns a line without its line end, and without a carriage return before a marker.
 fn without_any_line_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(apply("x\nb\nc\nd\ny\n", hunk).unwrap(), "x\nb\nC\nd\ny\n");
     }
 
-    /// A hunk without context after its change stays at the end of the file, whatever differs before it.
+    /// A hunk without context after its change belongs to the end of the file, whatever differs before it.
     #[test]
     fn a_hunk_at_the_end_of_a_file_stays_there() {
         let hunk = "@@ -5,3 +5,4 @@\n a\n b\n }\n+new\n";
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(apply("a\nb\nx\n", hunk).unwrap(), "new\na\nb\nx\n");
     }
 
-    /// The lines occur in the file, so their position is the reason.
+    /// The lines occur in the file, so their position is the reason for the failure.
     #[test]
     fn a_hunk_away_from_its_edge_of_the_file_is_reported() {
         let known = |content: &str, hunk: &str| {
@@ -390,7 +390,7 @@ mod tests {
         let start = "@@ -1,3 +1,4 @@\n+new\n a\n b\n c\n";
         assert_eq!(known("x\na\nb\nc\n", start), Some((Edge::Start, 1)));
         assert_eq!(known("x\na\nb\n", start), None);
-        // If a single context line may differ, nothing is left to compare; a removed line is still compared.
+        // If the only context line may differ, nothing is left to compare; a removed line is still compared.
         assert_eq!(known("x\na\ny\n", "@@ -9 +9,2 @@\n a\n+b\n"), Some((Edge::End, 1)));
         assert_eq!(known("x\na\ny\n", "@@ -9,2 +9,2 @@\n x\n-a\n+b\n"), None);
     }

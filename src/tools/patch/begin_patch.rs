@@ -1,6 +1,6 @@
 //! The format that begins with `*** Begin Patch`.
 //!
-//! Its headers name the operation on each file, and its hunks have lines as context instead of line numbers:
+//! Its headers name the operation on each file, and its hunks have context lines instead of line numbers:
 //!
 //! ```text
 //! *** Begin Patch
@@ -18,7 +18,7 @@
 //! *** End Patch
 //! ```
 //!
-//! It cannot express whether the last line of a file has a line end, so that is kept.
+//! The format cannot express whether the last line of a file has a line end, so the end is kept.
 
 use super::file_patch::{FileOperation, FilePatch};
 use super::hunk::{self, FinalNewline, Hunk, HunkLine, HunkPosition, LineKind};
@@ -40,8 +40,8 @@ pub(super) fn is_begin_patch(patch: &str) -> bool {
     words.next().is_some_and(|line| line.starts_with("*** "))
 }
 
-/// Parses a line before a patch, as in Markdown and in shells, and returns the delimiter of its here-document; empty if it
-/// begins none. `None` if the line can't stand before a patch.
+/// Parses a line before a patch, as in Markdown and in shells. Returns the delimiter of its here-document; empty if the
+/// line begins none. `None` if the line can't precede a patch.
 fn parse_wrapper(line: &str) -> Option<&str> {
     let line = line.trim();
     match line.strip_prefix("apply_patch").unwrap_or(line).trim_start().strip_prefix("<<") {
@@ -126,8 +126,8 @@ impl<'a> PatchReader<'a> {
         Some(line)
     }
 
-    /// Returns whether the section of a file ends here: with the next file, or with the patch. Blank lines before that
-    /// belong to neither.
+    /// Returns whether the section of a file ends here, with the next file or with the end of the patch. Blank lines
+    /// before that belong to neither.
     fn is_at_header(&self) -> bool {
         let mut rest = self.lines[self.at..].iter();
         let line = rest.find(|line| !line.is_empty());

@@ -1,6 +1,6 @@
 //! File names in patches.
 
-/// Returns name and time of a line like `--- a/name<tab>time`, uninterpreted.
+/// Returns the uninterpreted name, and the time, in a line like `--- a/name<tab>time`.
 fn split_header(text: &str) -> (String, &str) {
     let text = text.trim_end_matches(['\r', '\n']);
     if let Some((name, rest)) = parse_quoted(text) {
@@ -10,20 +10,20 @@ fn split_header(text: &str) -> (String, &str) {
     (name.trim_end().to_owned(), time)
 }
 
-/// Returns the name in a line like `--- a/name<tab>time`, uninterpreted.
+/// Returns the uninterpreted name in a line like `--- a/name<tab>time`.
 pub(super) fn raw_name(text: &str) -> String {
     split_header(text).0
 }
 
-/// Returns the name in a line like `--- a/name<tab>time`; `None` for `/dev/null`, and for a missing file, to which
-/// `diff -N` gives the time of the Unix epoch.
+/// Returns the name in a line like `--- a/name<tab>time`. `None` for `/dev/null`, and for the time of the Unix epoch,
+/// with which `diff -N` marks a missing file.
 pub(super) fn parse_header_name(text: &str) -> Option<String> {
     let (name, time) = split_header(text);
     let is_absent = time.starts_with("1970-01-01 0") || time.starts_with("1969-12-31 ");
     (name != "/dev/null" && !is_absent).then_some(name)
 }
 
-/// Returns the two names of `diff --git a/x b/x`; `None` if they differ in more than their prefixes, or cannot be
+/// Returns the two names in `diff --git a/x b/x`; `None` if they differ in more than their prefixes, or cannot be
 /// separated.
 pub(super) fn parse_git_names(text: &str) -> Option<(String, String)> {
     let text = text.trim_end_matches(['\r', '\n']);
@@ -39,7 +39,7 @@ pub(super) fn parse_git_names(text: &str) -> Option<(String, String)> {
         let (first, second) = (text[..at].to_owned(), parse_quoted(&text[at + 1..])?.0);
         return is_same(&first, &second).then_some((first, second));
     }
-    // Names may have spaces.
+    // Names may contain spaces.
     let places = text.match_indices(' ').map(|(at, _)| (&text[..at], &text[at + 1..]));
     let mut same = places.filter(|(old, new)| is_same(old, new));
     let (old, new) = same.next().filter(|_| same.next().is_none())?;
@@ -53,7 +53,7 @@ pub(super) fn without_prefix(name: &str) -> Option<&str> {
         .filter(|rest| !rest.is_empty() && !name.starts_with('/'))
 }
 
-/// Parses a quoted name, which may have octal escapes. Returns it and the rest of the line.
+/// Parses a quoted name, which may contain octal escapes. Returns the name and the rest of the line.
 pub(super) fn parse_quoted(text: &str) -> Option<(String, &str)> {
     let rest = text.strip_prefix('"')?;
     let mut bytes = Vec::new();
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(git("a/é \"b/\\303\\251\"").as_deref(), Some("a/é|b/é"));
         assert_eq!(git("src/x dst/x").as_deref(), Some("src/x|dst/x"));
         assert_eq!(git("src/x src/x").as_deref(), Some("src/x|src/x"));
-        // Names that are not the same stand in the lines below.
+        // Names that differ are repeated in the following lines.
         for other in ["a/x b/y", "a/x b/y b/z", "a/x b/x c/x", "\"a/\\303\\251\" b/e", "x"] {
             assert_eq!(git(other), None, "{other}");
         }

@@ -1,25 +1,25 @@
-//! The sections of a patch, one for each file.
+//! The sections of a patch, one per file.
 
 use super::file_name;
 use super::hunk::{self, FinalNewline, Hunk, HunkPosition};
 
-/// The section of a patch about one file.
+/// The section of a patch for one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::tools) struct FilePatch {
-    /// The operation.
+    /// The operation on the file.
     pub operation: FileOperation,
-    /// The old file; `None` if it is new, or not named.
+    /// The old file; `None` for a new file, or without a name.
     pub old: Option<String>,
-    /// The new file; `None` if it is deleted, or not named.
+    /// The new file; `None` for a deleted file, or without a name.
     pub new: Option<String>,
-    /// Its new permissions, as git writes them.
+    /// The new permissions, as git writes them.
     pub mode: Option<u32>,
-    /// The changes in it.
+    /// The changes in the file.
     pub hunks: Vec<Hunk>,
 }
 
 impl FilePatch {
-    /// Returns whether the old file is gone after it.
+    /// Returns whether the old file no longer exists afterwards.
     pub(in crate::tools) fn removes_old(&self) -> bool {
         match self.operation {
             FileOperation::Deleted | FileOperation::DeletedUnchecked => true,
@@ -32,18 +32,18 @@ impl FilePatch {
 /// An operation on a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::tools) enum FileOperation {
-    /// Changes it.
+    /// Changes the file.
     #[default]
     Modified,
-    /// Creates it.
+    /// Creates the file.
     Created,
-    /// Deletes it; the patch has all of its lines.
+    /// Deletes the file; the patch contains all of its lines.
     Deleted,
-    /// Deletes it, whatever its content is.
+    /// Deletes the file, whatever its content is.
     DeletedUnchecked,
-    /// Renames it.
+    /// Renames the file.
     Renamed,
-    /// Copies it.
+    /// Copies the file.
     Copied,
 }
 
@@ -51,11 +51,11 @@ pub(in crate::tools) enum FileOperation {
 #[derive(Clone)]
 pub(in crate::tools) struct UnresolvedFilePatch {
     pub(super) patch: FilePatch,
-    /// The names in its line `diff --git`, or else in its lines `---` and `+++`, uninterpreted.
+    /// The uninterpreted names in the line `diff --git`, or else in the lines `---` and `+++`.
     pub(super) git_names: Option<(String, String)>,
 }
 
-/// The headers of a section, as far as they were read.
+/// The headers of a section that were read so far.
 #[derive(Default)]
 struct GitHeaders {
     git: Option<(String, String)>,
@@ -87,7 +87,7 @@ pub(super) fn parse_unified(patch: &str) -> Result<Vec<UnresolvedFilePatch>, Str
             at += 2;
             let (hunks, read) = parse_hunks(&lines, at)?;
             if hunks.is_empty() {
-                // Lines without the header of a hunk would be ignored silently.
+                // Without a hunk header, the lines would be ignored silently.
                 return Err(format!(
                     "no hunk follows line {at}; a hunk begins with a line like '@@ -10,6 +10,8 @@'"
                 ));
@@ -222,7 +222,7 @@ fn parse_file(
     })
 }
 
-/// Parses hunks from a line on. Returns them with their number of lines.
+/// Parses hunks beginning at a line. Returns them with their number of lines.
 fn parse_hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String> {
     let mut hunks = Vec::new();
     let mut at = from;
@@ -253,7 +253,7 @@ fn parse_hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String
         let last =
             if is_whole || is_marker { FinalNewline::Specified } else { FinalNewline::Unspecified };
         if last == FinalNewline::Unspecified {
-            // It is assumed to end like the other lines of the hunk. Blank lines after it may have been left out.
+            // The line is assumed to end like the other lines of the hunk. Blank lines after it may be missing.
             let is_wide = body.iter().any(|line| line.text.ends_with("\r\n"));
             if let Some(line) = body.last_mut().filter(|line| !line.text.ends_with('\n')) {
                 line.text.push_str(if is_wide { "\r\n" } else { "\n" });

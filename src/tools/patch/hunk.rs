@@ -1,13 +1,13 @@
-//! Hunks.
+//! Hunks of a patch.
 
 /// Adjacent lines with their changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::tools) struct Hunk {
-    /// The line of the patch where it begins, counted from 1.
+    /// The line of the patch where the hunk begins, counted from 1.
     pub patch_line: usize,
-    /// Its position in the file.
+    /// The position in the file.
     pub position: HunkPosition,
-    /// Its lines.
+    /// The lines of the hunk.
     pub lines: Vec<HunkLine>,
     /// Whether the patch specifies the end of the last line.
     pub final_newline: FinalNewline,
@@ -18,16 +18,16 @@ pub(in crate::tools) struct Hunk {
 pub(in crate::tools) enum HunkPosition {
     /// A line number.
     Line {
-        /// The first line, counted from 1; the line before the hunk if it has no old lines.
+        /// The first line, counted from 1; for a hunk without old lines, the line before the hunk.
         start: usize,
-        /// The number of old lines in its header.
+        /// The number of old lines in the header.
         count: usize,
     },
-    /// The hunk's own lines, and header lines before them, outermost first.
+    /// Determined by the hunk's own lines, and by header lines before them, outermost first.
     Context {
         /// The header lines, in the order of the file.
         headers: Vec<String>,
-        /// Whether its last line is the last one of the file.
+        /// Whether the last line of the hunk is the last line of the file.
         is_at_end: bool,
     },
 }
@@ -35,10 +35,10 @@ pub(in crate::tools) enum HunkPosition {
 /// Whether a patch specifies the end of a hunk's last line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::tools) enum FinalNewline {
-    /// It does, by a line feed or by a marker for its absence.
+    /// Specified by a line feed, or by a marker for its absence.
     #[default]
     Specified,
-    /// It does not, since the patch ends there, or its format cannot express it. The file's own end is kept.
+    /// Not specified, since the patch ends there, or its format cannot express it. The file's own end is kept.
     Unspecified,
 }
 
@@ -49,9 +49,9 @@ pub(in crate::tools) enum PatchError {
     NotFound(usize),
     /// The lines of this hunk occur this number of times.
     Ambiguous(usize, usize),
-    /// A header line of this hunk does not occur after the hunk before.
+    /// A header line of this hunk does not occur after the previous hunk.
     HeaderNotFound(usize, String),
-    /// This hunk only adds lines and has no position.
+    /// This hunk only adds lines, and has no position.
     NoPosition(usize),
     /// The content would not change.
     Unchanged,
@@ -66,25 +66,25 @@ impl Default for HunkPosition {
 /// A line of a hunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::tools) struct HunkLine {
-    /// What happens to the line.
+    /// The change of the line.
     pub kind: LineKind,
-    /// Its text with its line end, if any.
+    /// The text with its line end, if any.
     pub text: String,
 }
 
-/// What a hunk does with a line.
+/// The change of a line by a hunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tools) enum LineKind {
-    /// It stays.
+    /// The line stays.
     Context,
-    /// It is removed.
+    /// The line is removed.
     Removed,
-    /// It is added.
+    /// The line is added.
     Added,
 }
 
 impl HunkLine {
-    /// Returns whether it is an empty line that stays.
+    /// Returns whether the line is an unchanged empty line.
     pub(super) fn is_blank(&self) -> bool {
         self.kind == LineKind::Context && self.text.trim().is_empty()
     }
@@ -108,29 +108,29 @@ impl Hunk {
 
     /// Returns whether all line ends are the same.
     pub(super) fn has_one_end(&self) -> bool {
-        // Before a marker, only the carriage return is left of a line end.
+        // Before a marker, only the carriage return of a line end is left.
         let ended = self.lines.iter().filter(|line| line.text.ends_with(['\n', '\r']));
         let mut ends = ended.map(|line| line.text.trim_end_matches('\n').ends_with('\r'));
         let first = ends.next();
         ends.all(|end| Some(end) == first)
     }
 
-    /// Returns whether it changes any line.
+    /// Returns whether the hunk changes any line.
     pub(super) fn has_changes(&self) -> bool {
         !self.lines_without(LineKind::Removed).eq(self.lines_without(LineKind::Added))
     }
 
-    /// Returns whether one of its lines begins with a byte order mark.
+    /// Returns whether a line begins with a byte order mark.
     pub(in crate::tools) fn has_byte_order_mark(&self) -> bool {
         self.lines.iter().any(|line| line.text.starts_with('\u{feff}'))
     }
 
-    /// Returns the number of context lines at its beginning.
+    /// Returns the number of context lines at the beginning.
     pub(in crate::tools) fn leading_context(&self) -> usize {
         self.lines.iter().take_while(|line| line.kind == LineKind::Context).count()
     }
 
-    /// Returns the number of context lines at its end.
+    /// Returns the number of context lines at the end.
     pub(in crate::tools) fn trailing_context(&self) -> usize {
         self.lines.iter().rev().take_while(|line| line.kind == LineKind::Context).count()
     }
@@ -153,9 +153,9 @@ pub(super) fn parse_header(line: &str) -> Option<[usize; 4]> {
     Some([old_start, old_length, new_start, new_length])
 }
 
-/// Parses the lines of a hunk after its header. Returns them with the number of lines of the patch.
+/// Parses the lines of a hunk after its header. Returns them with the number of lines read from the patch.
 ///
-/// Models miscount lines: if the numbers of the header are wrong, the hunk ends where the next hunk or file begins.
+/// Models miscount lines: if the numbers in the header are wrong, the hunk ends where the next hunk or file begins.
 pub(super) fn parse_body(
     lines: &[&str],
     old: usize,
@@ -183,7 +183,7 @@ fn parse_counted(lines: &[&str], mut old: usize, mut new: usize) -> Option<(Vec<
         remove_line_end(&mut body);
         read += 1;
     }
-    // More lines of a hunk after it show that the numbers are wrong.
+    // If further hunk lines follow, the numbers are wrong.
     let next = lines.get(read).copied().unwrap_or_default();
     let goes_on = next.starts_with([' ', '+', '-'])
         && !is_file_header(lines, read)
@@ -191,7 +191,7 @@ fn parse_counted(lines: &[&str], mut old: usize, mut new: usize) -> Option<(Vec<
     (!goes_on).then_some((body, read))
 }
 
-/// Parses up to the next header; fails with the first line that cannot belong to a hunk.
+/// Parses up to the next header; fails with the index of the first line that cannot belong to a hunk.
 fn parse_until_next(lines: &[&str]) -> Result<(Vec<HunkLine>, usize), usize> {
     let mut body = Vec::new();
     let mut read = 0;
@@ -207,20 +207,20 @@ fn parse_until_next(lines: &[&str]) -> Result<(Vec<HunkLine>, usize), usize> {
         }
         read += 1;
     }
-    // Blank lines at the end separate this hunk from the next one.
+    // Trailing blank lines separate this hunk from the next one.
     while body.last().is_some_and(HunkLine::is_blank) {
         body.pop();
     }
     Ok((body, read))
 }
 
-/// Returns whether the headers of another file begin here.
+/// Returns whether the headers of another file begin at a line.
 fn is_file_header(lines: &[&str], at: usize) -> bool {
     lines[at].starts_with("--- ") && lines.get(at + 1).is_some_and(|next| next.starts_with("+++ "))
 }
 
-/// Returns whether this is the signature of `git format-patch`: two dashes, the version of git, and nothing more. A
-/// removed line may look like it.
+/// Returns whether a line begins the signature of `git format-patch`: two dashes, the version of git, and nothing more.
+/// A removed line may look the same.
 fn is_mail_signature(lines: &[&str], at: usize) -> bool {
     let mut rest = lines[at + 1..].iter().filter(|line| !line.trim().is_empty());
     lines[at].trim_end() == "--"
@@ -249,7 +249,7 @@ pub(super) fn parse_line(text: &str) -> Option<HunkLine> {
     Some(HunkLine { kind, text })
 }
 
-/// Handles `\ No newline at end of file`: the line before it has no line feed. A carriage return there is content, as in
+/// Handles `\ No newline at end of file`: the previous line has no line feed. A carriage return there is content, as in
 /// `git apply` and GNU `patch`.
 fn remove_line_end(body: &mut [HunkLine]) {
     if let Some(HunkLine { text, .. }) = body.last_mut()

@@ -1,12 +1,12 @@
-//! Location of hunks without line numbers.
+//! Locates hunks without line numbers.
 //!
-//! Lines are compared exactly first; then without trailing white space; then without leading white space, too; then with
-//! ASCII punctuation and spaces for typographic ones, which models don't always repeat. All comparisons but the first
-//! require a unique match.
+//! Lines are compared exactly at first; then without trailing white space; then also without leading white space; then
+//! with typographic punctuation and spaces replaced by ASCII, since models don't always repeat them. All comparisons
+//! except the first require a unique match.
 
 use super::hunk::{PatchError, without_line_end};
 
-/// How lines are compared. Line ends are always ignored.
+/// The comparison of lines. Line ends are always ignored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LineComparison {
     Exact,
@@ -17,8 +17,8 @@ enum LineComparison {
 
 /// Returns the position of lines after the processed ones.
 ///
-/// Without headers the position must be unique. With headers it is the first one after them; if there are several, the
-/// outermost header must be unique.
+/// Without headers, the position must be unique. With headers, it is the first position after them; if there are
+/// several, the outermost header must be unique.
 pub(super) fn find_lines(
     file: &[&[u8]],
     from: usize,
@@ -52,7 +52,7 @@ pub(super) fn find_lines(
     Err(PatchError::NotFound(hunk))
 }
 
-/// Returns the line of the innermost header, and whether it is unambiguous; fails with a header that does not occur.
+/// Returns the line of the innermost header, and whether it is unambiguous; fails with the header that does not occur.
 fn find_headers(file: &[&[u8]], from: usize, headers: &[String]) -> Result<(usize, bool), String> {
     let is_line = |header: &String, line: &[u8]| line.trim_ascii() == header.trim().as_bytes();
     let mut begin = from;
@@ -82,7 +82,7 @@ impl LineComparison {
     }
 }
 
-/// Replaces a typographic dash, quotation mark or space by its ASCII form.
+/// Replaces a typographic dash, quotation mark or space by its ASCII equivalent.
 fn plain_punctuation(c: char) -> char {
     match c {
         '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',

@@ -1,8 +1,8 @@
-//! Parsing and application of patches.
+//! Parses and applies patches.
 //!
-//! [`ParsedPatch`] is a unified diff, as `git diff` writes it, or a patch in the format that begins with `*** Begin Patch`.
-//! [`apply_hunks`] computes the new content of a file: exactly if possible, otherwise with offsets and fuzz as `patch`
-//! does.
+//! [`ParsedPatch`] is a unified diff, as written by `git diff`, or a patch in the format of `*** Begin Patch`.
+//! [`apply_hunks`] computes the new content of a file: exactly if possible, otherwise with offsets and fuzz like
+//! `patch`.
 
 mod apply;
 mod begin_patch;
@@ -18,7 +18,7 @@ pub(super) use hunk::{Hunk, PatchError};
 
 use file_patch::UnresolvedFilePatch;
 
-/// A parsed patch, with file names as they are in its text.
+/// A parsed patch, with file names as in its text.
 pub(super) enum ParsedPatch {
     /// The names are paths.
     Exact(Vec<FilePatch>),
@@ -39,7 +39,8 @@ impl ParsedPatch {
         })
     }
 
-    /// Returns the patch of each file. `exists` returns whether a file exists, which decides whether a name has a prefix.
+    /// Returns the patch of each file. `exists` returns whether a file exists, by which prefixes of names are
+    /// recognized.
     ///
     /// # Errors
     ///

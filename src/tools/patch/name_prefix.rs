@@ -1,14 +1,14 @@
 //! Prefixes of the file names in a unified diff.
 //!
-//! `git diff` writes `a/` and `b/` before names, other tools write other prefixes, and models often none. The pair `a/x`
-//! and `b/x` always means `x`. Otherwise the existing files decide; if they don't, the patch is rejected.
+//! `git diff` writes `a/` and `b/` before names, other tools write other prefixes, and models often write none. The
+//! pair `a/x` and `b/x` always means `x`. Otherwise, the existing files decide; if they don't, the patch is rejected.
 
 use std::collections::BTreeSet;
 
 use super::file_name::without_prefix;
 use super::file_patch::{FileOperation, FilePatch, UnresolvedFilePatch};
 
-/// Prefixes that git writes: for the index, the work tree, a commit, an object.
+/// Prefixes written by git: for the index, the work tree, a commit, an object.
 const GIT_PREFIXES: [&str; 6] = ["a", "b", "c", "i", "o", "w"];
 
 /// Returns sections with resolved names.
@@ -18,7 +18,7 @@ pub(super) fn resolve_names(
 ) -> Result<Vec<FilePatch>, String> {
     let mut names = NameResolver { exists, prefixes: BTreeSet::new() };
     let mut sections = Vec::with_capacity(named.len());
-    // Existing files show which prefixes the patch has; those of new files can be inferred only from them.
+    // Existing files show the prefixes of the patch; only from them, the prefixes of new files can be inferred.
     let mut new = Vec::new();
     for (index, UnresolvedFilePatch { patch: mut section, git_names: git }) in
         named.into_iter().enumerate()
@@ -37,7 +37,7 @@ pub(super) fn resolve_names(
                 section.old = section.old.map(|old| names.resolve_one(&old)).transpose()?;
             }
             FileOperation::Created => new.push((index, git)),
-            // These names have no prefixes.
+            // Names in these operations have no prefixes.
             FileOperation::Renamed | FileOperation::Copied => {}
         }
         sections.push(section);
@@ -51,12 +51,12 @@ pub(super) fn resolve_names(
 
 struct NameResolver<'a> {
     exists: &'a dyn Fn(&str) -> bool,
-    /// The prefixes of names that exist only without their prefix.
+    /// The prefixes of names that exist only without a prefix.
     prefixes: BTreeSet<String>,
 }
 
 impl NameResolver<'_> {
-    /// Returns the file of an old and a new name.
+    /// Returns the file for an old and a new name.
     fn resolve_pair(&mut self, old: &str, new: &str) -> Result<String, String> {
         if old == new {
             return self.resolve_one(new);
@@ -78,7 +78,7 @@ impl NameResolver<'_> {
         }
     }
 
-    /// Returns the file of one name.
+    /// Returns the file for a single name.
     fn resolve_one(&mut self, name: &str) -> Result<String, String> {
         let Some(short) = without_prefix(name) else { return Ok(name.to_owned()) };
         match ((self.exists)(name), (self.exists)(short)) {
@@ -93,7 +93,7 @@ impl NameResolver<'_> {
         }
     }
 
-    /// Returns the new file of a name.
+    /// Returns the new file for a name.
     fn resolve_new(&self, name: &str, git: Option<&(String, String)>) -> String {
         let Some(short) = without_prefix(name) else { return name.to_owned() };
         let are_different = git.is_some_and(|(old, new)| {
@@ -128,7 +128,7 @@ fn describe_ambiguous(name: &str, short: &str) -> String {
 mod tests {
     use crate::tools::patch::tests::parse_patch;
 
-    /// Returns the names of a patch's files, given the existing ones.
+    /// Returns the names of a patch's files, given the existing files.
     fn names(patch: &str, files: &[&str]) -> Result<String, String> {
         let sections = parse_patch(patch, &|name| files.contains(&name))?;
         let names = sections.iter().map(|section| section.new.as_ref().or(section.old.as_ref()));

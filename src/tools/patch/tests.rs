@@ -32,7 +32,7 @@ fn begin(file: &str, chunks: &str) -> Result<String, String> {
 
 const NO_END: &str = "\\ No newline at end of file\n";
 
-/// The header counts more lines, so the blank line is taken for a separator.
+/// The header counts one line more, so the blank line counts as a separator.
 #[test]
 fn a_blank_line_at_the_end_of_a_patch_adds_nothing() {
     for (hunk, expected) in [(" a\n-b\n+c\n ", "a\nc\nd\ne\n"), ("-a\n+c\n b\n ", "c\nb\nd\ne\n")] {
@@ -41,7 +41,7 @@ fn a_blank_line_at_the_end_of_a_patch_adds_nothing() {
     }
 }
 
-/// `git apply` and GNU `patch` keep it, too.
+/// `git apply` and GNU `patch` keep the carriage return, too.
 #[test]
 fn a_carriage_return_before_a_marker_is_content() {
     let none = NO_END;
@@ -49,16 +49,16 @@ fn a_carriage_return_before_a_marker_is_content() {
         ("a\n", format!("@@ -1 +1,2 @@\n a\n+b\r\n{none}"), "a\nb\r"),
         ("a\nb\r", format!("@@ -1,2 +1,2 @@\n a\n-b\r\n{none}+c\n"), "a\nc\n"),
         ("a\r\nb\r", format!("@@ -1,2 +1,2 @@\n a\r\n-b\r\n{none}+c\r\n{none}"), "a\r\nc\r"),
-        // In a patch that has got such ends everywhere, it is one that the file does not have.
+        // If all line ends of the patch have a carriage return that the file does not have, it is removed.
         ("a\nb", format!("@@ -1,2 +1,2 @@\r\n a\r\n-b\r\n{none}+c\r\n{none}"), "a\nc"),
-        // With lines behind it, it is a part of the end of its line.
+        // With a line after it, the carriage return is part of the line end.
         ("a\r\nb\r\n", format!("@@ -1,2 +1,3 @@\n a\r\n+c\r\n{none} b\r\n"), "a\r\nc\r\nb\r\n"),
     ] {
         assert_eq!(unified(file, &hunks).as_deref(), Ok(expected), "{file:?} {hunks}");
     }
 }
 
-/// Lines after the names of a file are not a change without the header of a hunk.
+/// Lines after the names of a file are not a change without a hunk header.
 #[test]
 fn lines_without_a_header_are_refused() {
     for patch in
@@ -92,15 +92,15 @@ fn lines_are_never_joined() {
 fn a_final_newline_is_kept_unless_the_patch_changes_it() {
     let two = |one: &str, other: &str| format!("@@ -1,2 +1,2 @@\n a\n-b\n{one}+c\n{other}");
     for (file, hunks, expected) in [
-        // The patch says nothing about it.
+        // The patch does not specify the final line end.
         ("a\nb", two("", ""), "a\nc"),
         ("a\r\nb", two("", ""), "a\r\nc"),
         ("a\nb\n", two(NO_END, NO_END), "a\nc\n"),
-        // It changes it.
+        // The patch changes the final line end.
         ("a\nb", two(NO_END, ""), "a\nc\n"),
         ("a\nb\n", two("", NO_END), "a\nc"),
         ("a\r\nb", two(NO_END, ""), "a\r\nc\r\n"),
-        // Its own text ends within the line.
+        // The text of the patch itself ends within the line.
         ("a\n", "@@ -1 +1,2 @@\n a\n+b".to_owned(), "a\nb\n"),
         ("a", "@@ -1 +1,2 @@\n a\n+b".to_owned(), "a\nb"),
         ("a\nb\n", "@@ -1,2 +1 @@\n a\n-b".to_owned(), "a\n"),
@@ -118,7 +118,7 @@ fn each_line_keeps_its_own_end() {
     let hunk = "@@ -1,3 +1,3 @@\n-a\n-b\n+A\n+B\n c\n";
     assert_eq!(unified("a\r\nb\nc\n", hunk).as_deref(), Ok("A\r\nB\nc\n"));
     assert_eq!(unified("a\r\nb\r\n", "@@ -1,0 +2 @@\n+x\n").as_deref(), Ok("a\r\nx\r\nb\r\n"));
-    // One hunk changes a line end, another one does not specify the last one.
+    // One hunk changes a line end, another one does not specify the final line end.
     let hunks = "@@ -1 +1 @@\n-a\n+a\r\n@@ -3 +3 @@\n-c\n+C\n";
     assert_eq!(unified("a\nb\nc", hunks).as_deref(), Ok("a\r\nb\nC"));
 }
@@ -127,9 +127,9 @@ fn each_line_keeps_its_own_end() {
 fn hunks_that_match_nowhere_are_rejected() {
     let two = format!("{:?}", PatchError::NotFound(0));
     for (file, hunks) in [
-        // Not a single line is the same.
+        // No line matches.
         ("x\ny\n", "@@ -1,2 +1,3 @@\n a\n b\n+c\n"),
-        // The header has old lines, and the hunk none.
+        // The header counts old lines, but the hunk has none.
         ("x\ny\n", "@@ -1,2 +1,3 @@\n+c\n"),
         ("x\n", "@@ -7,0 +8 @@\n+c\n"),
         ("x\n", "@@ -99999999999999999999999,0 +8 @@\n+c\n"),
@@ -192,7 +192,7 @@ fn line_ends_and_the_end_of_the_file_are_kept() {
 fn white_space_may_differ_if_the_position_is_unique() {
     assert_eq!(begin("\ta  \n\tb\n", "@@\n a\n-b\n+\tc\n").as_deref(), Ok("\ta  \n\tc\n"));
     assert_eq!(begin("\ta\nx\n  a\n", "@@\n-a\n+b\n"), Err("Ambiguous(0, 2)".to_owned()));
-    // What is the same comes first.
+    // An exact match takes precedence.
     assert_eq!(begin("\ta\nx\na\n", "@@\n-a\n+b\n").as_deref(), Ok("\ta\nx\nb\n"));
 }
 
@@ -229,7 +229,7 @@ fn invalid_begin_patches_are_rejected() {
     assert!(why(patch).contains("line 1 should be '*** Begin Patch'"), "{}", why(patch));
 }
 
-/// Each of these has one position, however its punctuation is typed.
+/// Each of these has one position, whatever its punctuation.
 #[test]
 fn punctuation_and_indented_markers_are_understood() {
     for (file, patch, expected) in [
@@ -252,13 +252,13 @@ fn edits() -> impl Strategy<Value = (Vec<String>, Vec<(char, String)>, usize)> {
 }
 
 proptest! {
-    /// Whatever the line ends of file and patch are, the result has the lines of the file and of the hunk.
+    /// The result has the lines of the file and of the hunk, whatever the line ends of file and patch are.
     #[test]
     fn the_lines_of_the_result_are_the_lines_of_the_hunk(
         (before, ops, tail) in edits(), crlf: bool, ended: bool, marks in prop::collection::vec(any::<bool>(), 6),
         is_wide: bool, cut: bool, is_begin: bool,
     ) {
-        // Every line is another one, so that there is one place for the hunk.
+        // All lines differ, so that the hunk has only one position.
         let name = |kind: &str, n: usize, text: &str| format!("{kind}{n}{text}");
         let before: Vec<String> = before.iter().enumerate().map(|(n, t)| name("x", n, t)).collect();
         let ops: Vec<(char, String)> =
@@ -273,7 +273,7 @@ proptest! {
         if !ended {
             file.truncate(file.len() - end.len());
         }
-        // What the hunk leaves out behind it, it has to say it does: three lines at the most, or an end.
+        // All lines behind the change are context: a hunk with missing context belongs to the end of the file.
         let lines: Vec<(char, String)> =
             ops.iter().cloned().chain(behind.iter().map(|line| (' ', line.clone()))).collect();
         let patch_end = if is_wide { "\r\n" } else { "\n" };
@@ -303,7 +303,7 @@ proptest! {
                     prop_assert_eq!(made.matches('\n').count(), made.matches("\r\n").count());
                 }
             }
-            // What is there is never refused.
+            // A hunk that matches must not be refused.
             Err(why) => prop_assert!(false, "{}: {:?} {}", why, file, patch),
         }
     }
@@ -322,7 +322,7 @@ impl Random {
         self.below(one_in) == 0
     }
 
-    /// Few different lines, so that positions are easily confused.
+    /// Returns lines with few different contents, so that positions are easily confused.
     fn lines(&mut self) -> Vec<String> {
         let count = self.below(14);
         let words = ["a", "b", "c", "}", "", "é😀", "-", "--", "+x", "\\ y", " z"];
@@ -397,7 +397,7 @@ impl Random {
     }
 }
 
-/// Returns a program's output for a file; `None` if it rejects the patch.
+/// Returns the output of a program for a file; `None` if it rejects the patch.
 fn theirs(folder: &Path, file: &str, program: &str, args: &[&str]) -> Option<String> {
     fs::write(folder.join("f"), file).unwrap();
     let mut command = Command::new(program);
@@ -407,8 +407,8 @@ fn theirs(folder: &Path, file: &str, program: &str, args: &[&str]) -> Option<Str
     done.status.success().then(|| fs::read_to_string(folder.join("f")).unwrap_or_default())
 }
 
-/// Applies random patches, some of them unusual, to files that may have changed: the result is that of git or GNU patch,
-/// or the patch is rejected. `ARCHITECT_TEST_PATCHES` is the number of patches.
+/// Applies random patches, some of them unusual, to files that may have changed. The result must be that of git or GNU
+/// patch, or the patch must be rejected. `ARCHITECT_TEST_PATCHES` is the number of patches.
 #[test]
 #[allow(clippy::too_many_lines)] // one class of difference after the other
 fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
@@ -454,7 +454,7 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
             ["-p1", "-s", "-f", "--binary", "--no-backup-if-mismatch", "-r", "-", "-i", "p"];
         let gnu = theirs(folder, &file, "patch", &quiet);
         let ours = unified_or(&file, &patch);
-        // Lines that are added without any beside them get the ends of the file; the programs mix them.
+        // Added lines without neighbors get the line ends of the file; the programs mix line ends.
         let has_old = patch.lines().skip(2).any(|line| line.starts_with([' ', '-']));
         let unix = |text: &str| text.replace("\r\n", "\n");
         if !is_odd && !has_moved && has_old {
@@ -468,12 +468,12 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
             Err(_) => "refused",
             Ok(ours) if git.as_ref() == Some(ours) => "like git",
             Ok(ours) if gnu.as_ref() == Some(ours) => "like patch",
-            // Whatever the programs do, only the hunks' own changes are made.
+            // Whatever the programs do, only the changes of the hunks may be made.
             Ok(ours) if !is_explained(&file, &patch, ours) => "unexplained",
             Ok(_) if git.is_none() && gnu.is_none() => "refused by both",
-            // Programs count by the header.
+            // The programs count lines by the header.
             Ok(_) if !is_sound(&patch) => "counted otherwise",
-            // They join lines where there is a marker in the middle of a hunk.
+            // The programs join lines at a marker in the middle of a hunk.
             Ok(_) if has_marker_within(&patch) => "marker within",
             Ok(ours) => {
                 let has_same_lines = |theirs: &String| {
@@ -482,7 +482,7 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
                     let theirs = if is_foreign { theirs.trim_end_matches('\r') } else { theirs };
                     theirs.lines().eq(ours.lines())
                 };
-                // They join lines where one is added without an end before others.
+                // The programs join lines where a line without an end is added before others.
                 let is_joined = |theirs: &String| {
                     ours.match_indices('\n').any(|(at, _)| {
                         let (before, after) = (&ours[..at], &ours[at + 1..]);
@@ -490,7 +490,7 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
                         theirs.strip_prefix(before) == Some(after)
                     })
                 };
-                // If line ends are unspecified, the programs find the position that we find by ignoring them.
+                // With unspecified line ends, the programs find the position that we find by ignoring line ends.
                 let is_found = || {
                     let file = unix(&file)
                         + if file.ends_with('\n') || file.is_empty() { "" } else { "\n" };
@@ -500,7 +500,7 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
                     git.or(gnu).is_some_and(|theirs| theirs.lines().eq(unix(ours).lines()))
                 };
                 if git.iter().chain(&gnu).any(has_same_lines) {
-                    // If the patch has another line end, the file keeps its own.
+                    // If the patch has other line ends, the file keeps its own.
                     "ends of the file"
                 } else if patch.contains(NO_END) && git.iter().chain(&gnu).any(is_joined) {
                     "joined by them"
@@ -527,8 +527,8 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
     assert!(count("unexplained") + count("other") == 0, "{}", shown.join("\n\n"));
 }
 
-/// Returns whether a result is a correct application of a patch at some position: all removed lines were there, all added
-/// lines are, and at most two context lines at each end differ. Line ends are ignored.
+/// Returns whether a result is a correct application of a patch at some position: all removed lines existed, all added
+/// lines exist, and at most two context lines at each end differ. Line ends are ignored.
 fn is_explained(file: &str, patch: &str, result: &str) -> bool {
     let lines = |text: &str| -> Vec<String> {
         text.lines().map(|line| line.trim_end_matches('\r').to_owned()).collect()
@@ -603,7 +603,7 @@ fn is_sound(patch: &str) -> bool {
     })
 }
 
-/// Returns whether a line without a line end is not the last one of its side.
+/// Returns whether a line without a line end is not the last line of its side.
 fn has_marker_within(patch: &str) -> bool {
     let lines: Vec<&str> = patch.lines().skip(2).collect();
     (1..lines.len()).any(|at| {

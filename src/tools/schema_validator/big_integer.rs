@@ -1,6 +1,6 @@
-//! Integers that are too large to be kept exactly.
+//! Integers that are too large to be represented exactly.
 
-/// Returns the first integer in JSON that has more than 64 bits. Once parsed, it would be another number.
+/// Returns the first integer in JSON with more than 64 bits. Parsing would change its value.
 pub fn first_big_integer(json: &str) -> Option<&str> {
     let is_part =
         |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E');

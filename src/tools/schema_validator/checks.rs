@@ -9,10 +9,10 @@ use serde_json::{Map, Number, Value};
 use super::compile::escape;
 use super::{SchemaDraft, SchemaValidator, SchemaViolation, TooManySteps};
 
-/// The deepest nesting of schemas that are applied.
+/// The maximum nesting of applied schemas.
 pub(super) const MAX_DEPTH: usize = 400;
 
-/// Returns what a schema of a validator finds wrong with a value.
+/// Returns the violations of a validator's schema by a value.
 pub(super) fn violations(
     validator: &SchemaValidator,
     schema: &Value,
@@ -27,14 +27,14 @@ pub(super) fn violations(
 
 struct Validation<'a> {
     validator: &'a SchemaValidator,
-    /// The steps that are left.
+    /// The number of remaining steps.
     steps: usize,
     depth: usize,
-    /// The part of the value to which a schema is applied, as a JSON Pointer.
+    /// The part of the value that a schema is applied to, as a JSON Pointer.
     path: String,
 }
 
-/// The fields and elements of a value to which a schema was applied.
+/// The fields and elements of a value that schemas were applied to.
 #[derive(Default)]
 struct Evaluated {
     fields: HashSet<String>,
@@ -51,7 +51,7 @@ impl Evaluated {
 type Violations = Vec<SchemaViolation>;
 
 impl<'a> Validation<'a> {
-    /// Applies a schema; adds what is wrong.
+    /// Applies a schema, and adds the violations.
     fn apply(
         &mut self,
         schema: &'a Value,
@@ -96,7 +96,7 @@ impl<'a> Validation<'a> {
         Ok(evaluated)
     }
 
-    /// Applies a schema to the same value; returns whether the value is valid.
+    /// Applies a schema to the same value, and returns whether the value is valid.
     fn apply_part(
         &mut self,
         schema: &'a Value,
@@ -198,7 +198,7 @@ impl<'a> Validation<'a> {
         {
             self.add(found, format!("does not match {pattern:?}"));
         }
-        // Formats are notes in later drafts.
+        // In later drafts, formats are annotations only.
         if let (true, Some(Value::String(format))) =
             (self.validator.draft <= SchemaDraft::Draft7, map.get("format"))
             && !has_format(text, format)
@@ -234,7 +234,7 @@ impl<'a> Validation<'a> {
         if map.get("uniqueItems") == Some(&Value::Bool(true)) && self.has_equal(items)? {
             self.add(found, "has elements that are equal");
         }
-        // A list in `items` is for the first elements up to draft 2019-09.
+        // Up to draft 2019-09, a list in `items` applies to the first elements.
         let (first, rest) = match map.get("items") {
             Some(Value::Array(first)) => (Some(first), map.get("additionalItems")),
             rest => (map.get("prefixItems").and_then(Value::as_array), rest),
@@ -281,7 +281,7 @@ impl<'a> Validation<'a> {
         Ok(())
     }
 
-    /// Returns whether two of these values are equal. Each takes a step, and so does each comparison.
+    /// Returns whether two of these values are equal. Each value takes a step, and so does each comparison.
     fn has_equal(&mut self, items: &[Value]) -> Result<bool, TooManySteps> {
         let hasher = RandomState::new();
         let mut seen: HashMap<u64, Vec<&Value>> = HashMap::new();
@@ -403,7 +403,7 @@ impl<'a> Validation<'a> {
         Ok(())
     }
 
-    /// Applies schemas to what no other keyword has evaluated.
+    /// Applies schemas to the fields and elements that no other keyword has evaluated.
     fn unevaluated(
         &mut self,
         map: &'a Map<String, Value>,
@@ -477,7 +477,7 @@ fn integer(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
-/// Compares numbers; those that are not both integers, as floating-point numbers.
+/// Compares numbers; unless both are integers, as floating-point numbers.
 pub(super) fn compare(one: &Number, other: &Number) -> Ordering {
     match (integer(one), integer(other)) {
         (Some(one), Some(other)) => one.cmp(&other),
@@ -485,7 +485,7 @@ pub(super) fn compare(one: &Number, other: &Number) -> Ordering {
     }
 }
 
-/// Returns whether values are equal. Numbers are if their values are, objects in any order.
+/// Returns whether values are equal: numbers by value, and objects in any order.
 fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => compare(one, other) == Ordering::Equal,
@@ -525,7 +525,7 @@ fn hash_value(value: &Value, hasher: &RandomState) -> u64 {
     state.finish()
 }
 
-/// Returns whether a number is a multiple of another one, but for what floating point loses.
+/// Returns whether a number is a multiple of another one, within the precision of floating point.
 fn is_multiple(number: &Number, factor: &Number) -> bool {
     if let (Some(number), Some(factor)) = (integer(number), integer(factor)) {
         return factor != 0 && number % factor == 0;

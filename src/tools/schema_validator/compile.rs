@@ -19,7 +19,7 @@ enum Form {
     Number,
     Count,
     Bool,
-    /// A limit: a number, and up to draft 4 whether the limit itself is excluded.
+    /// A limit: a number, and up to draft 4, whether the limit itself is excluded.
     ExclusiveLimit,
     String,
     Names,
@@ -65,12 +65,12 @@ fn form(keyword: &str) -> Form {
 
 const TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "string", "integer"];
 
-/// The deepest nesting of a schema.
+/// The maximum nesting of a schema.
 const MAX_DEPTH: usize = 200;
 
 /// A schema with a reference.
 struct Reference {
-    /// The schema, as a JSON Pointer.
+    /// The location of the schema, as a JSON Pointer.
     at: String,
     /// The reference, resolved against the base address of the schema.
     address: String,
@@ -78,7 +78,7 @@ struct Reference {
 
 #[derive(Default)]
 struct Compiler {
-    /// Schemas by their addresses: without a fragment for documents, with one for anchors.
+    /// Schemas by address: documents without a fragment, anchors with one.
     addresses: HashMap<String, String>,
     visited: HashSet<String>,
     references: Vec<Reference>,
@@ -93,7 +93,7 @@ pub(super) fn compile(schema: &Value) -> Result<SchemaValidator, SchemaError> {
     compiler.addresses.insert(String::new(), String::new());
     compiler.visit(schema, "", "", 0)?;
     let mut resolved = schema.clone();
-    // A reference may lead to a schema that is inside no keyword, and which has references itself.
+    // A reference may lead to a schema that is not inside any keyword, and that has references itself.
     let mut next = 0;
     while let Some(Reference { at, address }) = compiler.references.get(next) {
         let target = compiler.resolve(address).filter(|target| schema.pointer(target).is_some());
@@ -116,7 +116,7 @@ pub(super) fn compile(schema: &Value) -> Result<SchemaValidator, SchemaError> {
 }
 
 impl Compiler {
-    /// Visits a schema and those inside it.
+    /// Visits a schema and its inner schemas.
     fn visit(
         &mut self,
         schema: &Value,
@@ -142,7 +142,7 @@ impl Compiler {
             let address = join(&base, reference);
             self.references.push(Reference { at: at.to_owned(), address });
             if draft.reference_stands_alone() {
-                // Its siblings count for nothing, but definitions may stand there.
+                // Siblings of the reference are ignored, but may contain definitions.
                 for keyword in ["definitions", "$defs"] {
                     if let Some(value) = map.get(keyword) {
                         self.keyword(keyword, value, &format!("{at}/{keyword}"), &base, depth)?;
@@ -157,7 +157,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// Returns the base address inside a schema, and stores under which addresses it is known.
+    /// Returns the base address inside a schema, and stores the addresses that the schema is known by.
     fn base(
         &mut self,
         map: &Map<String, Value>,
@@ -261,7 +261,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// Returns the schema of an address, as a JSON Pointer.
+    /// Returns the location of the schema with an address, as a JSON Pointer.
     fn resolve(&self, address: &str) -> Option<String> {
         let (document, fragment) = address.split_once('#').unwrap_or((address, ""));
         if !fragment.is_empty() && !fragment.starts_with('/') {

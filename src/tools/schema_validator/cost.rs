@@ -1,4 +1,4 @@
-//! The number of steps that the validation of any value takes.
+//! The minimum number of steps for validating any value.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::SchemaValidator;
 use super::checks::MAX_DEPTH;
 
-/// Returns why no value can be validated in this number of steps; `None` if one may be.
+/// Returns the reason why no value can be validated in this number of steps; `None` if some value may be.
 pub(super) fn too_costly(validator: &SchemaValidator, steps: usize) -> Option<String> {
     let mut costs = Costs { validator, known: HashMap::new(), open: Vec::new() };
     match costs.least("") {
@@ -17,20 +17,20 @@ pub(super) fn too_costly(validator: &SchemaValidator, steps: usize) -> Option<St
     }
 }
 
-/// The least numbers of steps, by schema.
+/// The minimum numbers of steps, by schema.
 struct Costs<'a> {
     validator: &'a SchemaValidator,
     known: HashMap<String, usize>,
-    /// The schemas around the present one, as JSON Pointers.
+    /// The schemas around the current one, as JSON Pointers.
     open: Vec<String>,
 }
 
 impl Costs<'_> {
-    /// Returns the least steps in which a schema is applied to a value.
+    /// Returns the minimum number of steps for applying a schema to a value.
     ///
     /// # Errors
     ///
-    /// Fails if it is applied to the same value without end, or too deep.
+    /// Fails if the schema is applied to the same value endlessly, or nests too deeply.
     fn least(&mut self, at: &str) -> Result<usize, &'static str> {
         if let Some(known) = self.known.get(at) {
             return Ok(*known);
@@ -54,7 +54,7 @@ impl Costs<'_> {
         Ok(least)
     }
 
-    /// Returns the schemas that are applied to the same value, whatever it is.
+    /// Returns the schemas that are applied to the same value, regardless of the value.
     fn applied(&self, at: &str, map: &Map<String, Value>) -> Vec<String> {
         let mut applied = Vec::new();
         applied.extend(map.get("$ref").and_then(Value::as_str).map(str::to_owned));

@@ -1,6 +1,6 @@
 //! Validates values against a JSON Schema.
 //!
-//! Supports drafts 4 to 2020-12, with references inside of the schema. Other documents are never loaded, and dynamic
+//! Supports drafts 4 to 2020-12, with references inside the schema. Other documents are never loaded, and dynamic
 //! references are not supported. A validation takes a limited number of steps.
 
 mod big_integer;
@@ -26,21 +26,21 @@ pub struct SchemaValidator {
     schema: Value,
     draft: SchemaDraft,
     patterns: HashMap<String, Regex>,
-    /// Whether the schema has keywords for what no other keyword has evaluated.
+    /// Whether the schema has keywords for parts that no other keyword has evaluated.
     has_unevaluated: bool,
 }
 
-/// The part of a value that is invalid, and why.
+/// A violation of a schema by a part of a value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}", located(.path, .message))]
 pub struct SchemaViolation {
     /// The part, as a JSON Pointer; empty for the whole value.
     pub path: String,
-    /// What is wrong with it, without the value itself.
+    /// A description of the problem, without the value itself.
     pub message: String,
 }
 
-/// Why a schema cannot be used.
+/// The reason why a schema cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}", located(.path, .message))]
 pub struct SchemaError {
@@ -52,12 +52,12 @@ fn located(path: &str, message: &str) -> String {
     if path.is_empty() { message.to_owned() } else { format!("{path}: {message}") }
 }
 
-/// A validation takes more steps than allowed. Schemas exist whose validation takes exponential time.
+/// An error for a validation that takes more steps than allowed. For some schemas, it takes exponential time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("validation takes too many steps")]
 pub struct TooManySteps;
 
-/// A version of JSON Schema, where versions differ.
+/// A version of JSON Schema; versions without a difference are combined.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum SchemaDraft {
     Draft4,
@@ -68,17 +68,17 @@ enum SchemaDraft {
 }
 
 impl SchemaValidator {
-    /// Compiles a schema. Its dialect is that of `$schema`, and draft 2020-12 if that is missing or unknown.
+    /// Compiles a schema. Its dialect is given by `$schema`; draft 2020-12 if that is missing or unknown.
     ///
     /// # Errors
     ///
-    /// Fails if the schema is invalid, or uses something that is not supported.
+    /// Fails if the schema is invalid, or uses an unsupported feature.
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
         compile::compile(schema)
     }
 
-    /// Returns why no value satisfies the schema, or can be validated in this number of steps, as far as its structure
-    /// shows; `None` if one may.
+    /// Returns the reason why no value can satisfy the schema, or be validated in this number of steps, as far as the
+    /// structure of the schema shows; `None` if some value may.
     pub fn unsatisfiable(&self, steps: usize) -> Option<String> {
         cost::too_costly(self, steps).or_else(|| satisfiable::unsatisfiable(self))
     }
@@ -88,12 +88,12 @@ impl SchemaValidator {
         self.patterns.get(pattern).is_none_or(|pattern| pattern.is_match(text))
     }
 
-    /// Returns what is wrong with a value, in the order of the schema.
+    /// Returns the violations by a value, in the order of the schema.
     ///
     /// # Errors
     ///
-    /// Fails if the validation takes more than this number of steps, or nests too deep. A step applies a schema or a part
-    /// of it to a value or a part of it.
+    /// Fails if the validation takes more than this number of steps, or nests too deeply. A step applies a schema or a
+    /// part of it to a value or a part of it.
     pub fn violations(
         &self,
         value: &Value,
@@ -114,7 +114,7 @@ impl SchemaDraft {
         }
     }
 
-    /// Returns whether a reference is all that counts of its schema.
+    /// Returns whether the other keywords of a schema with a reference are ignored.
     fn reference_stands_alone(self) -> bool {
         self <= Self::Draft7
     }

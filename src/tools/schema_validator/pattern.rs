@@ -2,13 +2,13 @@
 
 use regex_automata::meta::Regex;
 
-/// Compiles a pattern in the syntax of ECMA-262. `None` if it is invalid, or needs more than linear time: assertions that
-/// look around, and references to groups.
+/// Compiles a pattern in the syntax of ECMA-262. `None` if it is invalid, or needs more than linear time, as
+/// look-around assertions and back-references do.
 pub(super) fn compile(pattern: &str) -> Option<Regex> {
     Regex::new(&translate(pattern)).ok()
 }
 
-/// Returns a pattern in the syntax of Rust. Classes of digits and words are those of ASCII, and a class of characters may
+/// Returns a pattern in the syntax of Rust. Digit and word classes are those of ASCII, and a character class may
 /// contain brackets.
 fn translate(pattern: &str) -> String {
     let mut result = String::with_capacity(pattern.len());
@@ -21,7 +21,7 @@ fn translate(pattern: &str) -> String {
                 Some('w') => result.push_str("[A-Za-z0-9_]"),
                 Some('W') => result.push_str("[^A-Za-z0-9_]"),
                 Some('c') => {
-                    // A control character, by its name.
+                    // A control character, given by its name.
                     let name = chars.next().unwrap_or('@');
                     result.push_str(&format!("\\x{:02x}", name as u32 % 32));
                 }

@@ -1,4 +1,4 @@
-//! Finds schemas that no value satisfies, as far as their structure shows.
+//! Finds schemas that no value can satisfy, as far as their structure shows.
 
 use serde_json::{Map, Value};
 
@@ -7,37 +7,37 @@ use super::checks::{MAX_DEPTH, violations};
 use super::compile::escape;
 use super::value_limits::{Kind, count_reason, excludes_kind, integer_reason, number_reason};
 
-/// The most schemas that are looked at. Schemas exist for which that takes exponential time.
+/// The maximum number of examined schemas. For some schemas, a complete search takes exponential time.
 const MAX_STEPS: usize = 100_000;
 
-/// The most steps of the validation of a value that a schema names.
+/// The maximum number of steps for validating a value that a schema names.
 const MAX_VALUE_STEPS: usize = 10_000;
 
-/// Returns why no value satisfies a schema; `None` if one may.
+/// Returns the reason why no value satisfies a schema; `None` if some value may.
 pub(super) fn unsatisfiable(validator: &SchemaValidator) -> Option<String> {
     let mut search = Search { validator, open: Vec::new(), steps: MAX_STEPS };
     search.nothing_satisfies("")
 }
 
-/// A schema and its place, as a JSON Pointer.
+/// A schema and its location, as a JSON Pointer.
 type Part<'a> = (String, &'a Map<String, Value>);
 
 struct Search<'a> {
     validator: &'a SchemaValidator,
-    /// The schemas around the present one, as JSON Pointers.
+    /// The schemas around the current one, as JSON Pointers.
     open: Vec<String>,
-    /// The schemas that may still be looked at.
+    /// The number of schemas that may still be examined.
     steps: usize,
 }
 
 impl<'a> Search<'a> {
-    /// Returns a schema; `None` if it has no keywords, or too many were looked at.
+    /// Returns the keywords of a schema; `None` if it has none, or too many schemas were examined.
     fn keywords(&mut self, at: &str) -> Option<&'a Map<String, Value>> {
         self.steps = self.steps.checked_sub(1)?;
         self.validator.schema.pointer(at)?.as_object()
     }
 
-    /// Returns why no value satisfies the schema here.
+    /// Returns the reason why no value satisfies the schema at this location.
     fn nothing_satisfies(&mut self, at: &str) -> Option<String> {
         if self.validator.schema.pointer(at) == Some(&Value::Bool(false)) {
             return Some(located(at, "is false"));
@@ -89,7 +89,7 @@ impl<'a> Search<'a> {
         self.value_reason(at)
     }
 
-    /// Returns the first reason if there is one for every item, and an item.
+    /// Returns the first reason if there are items and all of them have a reason.
     fn every<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,
@@ -99,7 +99,7 @@ impl<'a> Search<'a> {
         reasons.collect::<Option<Vec<_>>>()?.into_iter().next()
     }
 
-    /// Returns the schemas that all apply to the values of one: itself, its reference, and those of `allOf`.
+    /// Returns the schemas that apply together to the values of a schema: itself, its reference, and those of `allOf`.
     fn parts(&mut self, at: &str, parts: &mut Vec<Part<'a>>) {
         if parts.len() > MAX_DEPTH || parts.iter().any(|(known, _)| known == at) {
             return;
@@ -116,7 +116,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns why no value satisfies the limits of a schema together.
+    /// Returns the reason why no value satisfies all limits of a schema.
     fn value_reason(&mut self, at: &str) -> Option<String> {
         let mut parts = Vec::new();
         self.parts(at, &mut parts);
@@ -154,7 +154,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Returns why no value of any kind satisfies schemas that all apply.
+    /// Returns the reason why no kind of value satisfies schemas that all apply.
     fn kinds_reason(&mut self, at: &str, parts: &[Part]) -> Option<String> {
         let is_allowed = |kind: &Kind| !parts.iter().any(|(_, map)| excludes_kind(map, *kind));
         let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(is_allowed).collect();
@@ -185,7 +185,7 @@ impl<'a> Search<'a> {
         let counts = parts.iter().filter_map(|(_, map)| map.get("minItems")?.as_f64());
         let least = counts.fold(0.0, f64::max);
         for (at, map) in parts {
-            // As for validation: a list is for the first elements.
+            // As in validation, a list applies to the first elements.
             let (first, rest) = if let Some(Value::Array(first)) = map.get("items") {
                 (Some(("items", first)), "additionalItems")
             } else {
@@ -237,7 +237,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Returns why a property can't be there.
+    /// Returns the reason why a property can't exist.
     fn property_reason(
         &mut self,
         at: &str,
@@ -266,7 +266,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the values that a schema names, and where it does, if it allows no others.
+/// Returns the values that a schema names, and the location of their keyword, if it allows no other values.
 fn named_values((at, map): &Part) -> Option<(String, Vec<Value>)> {
     if let Some(value) = map.get("const") {
         return Some((format!("{at}/const"), vec![value.clone()]));

@@ -29,7 +29,7 @@ fn a_violation_says_where_and_what() {
     );
 }
 
-/// Schemas, each of which is applied to all values.
+/// Returns schemas, each of which is applied to all values.
 fn schemas() -> Vec<Value> {
     let draft_7 = "http://json-schema.org/draft-07/schema#";
     let draft_4 = "http://json-schema.org/draft-04/schema#";
@@ -164,7 +164,7 @@ fn an_invalid_schema_is_an_error_with_its_place() {
     }
 }
 
-/// Data is not read as a schema, whatever it looks like.
+/// Data is not interpreted as a schema, whatever its form.
 #[test]
 fn data_is_not_taken_for_schemas() {
     let data = json!({ "$ref": "#/nowhere", "type": 7 });
@@ -188,7 +188,7 @@ fn long_lists_are_searched_for_equal_elements() {
     }
     assert!(!is_unique(&with(&objects, json!({ "b": [7.0, null], "a": 7 }))));
     assert!(is_unique(&with(&objects, json!({ "a": 7, "b": [null, 7] }))));
-    // These have the same value as floating-point numbers.
+    // As floating-point numbers, these would be equal.
     assert!(is_unique(&[json!(u64::MAX), json!(u64::MAX - 1)]));
 }
 
@@ -292,7 +292,7 @@ fn a_schema_that_no_value_satisfies_is_found() {
     }
 }
 
-/// A reference that doubles at each level takes 2^30 steps, and a long chain nests too deep.
+/// Doubling a reference at each level takes 2^30 steps, and a long chain nests too deeply.
 #[test]
 fn a_schema_that_cannot_be_validated_is_found() {
     let chain = |length: usize, link: &dyn Fn(&str) -> Value| {

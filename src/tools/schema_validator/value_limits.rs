@@ -6,7 +6,7 @@ use serde_json::{Map, Number, Value};
 
 use super::checks::compare;
 
-/// The kinds of values. Together they are all values.
+/// The kinds of values; together they cover all values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Null,
@@ -57,7 +57,7 @@ pub(super) fn excludes_kind(map: &Map<String, Value>, kind: Kind) -> bool {
         || excluded.and_then(|not| not.get("type")).is_some_and(|types| kind.is_in(types))
 }
 
-/// Returns why no count is in the limits of schemas that all apply.
+/// Returns the reason why no count satisfies the limits of schemas that all apply.
 pub(super) fn count_reason(
     parts: &[(String, &Map<String, Value>)],
     least: &str,
@@ -78,7 +78,7 @@ struct NumberLimit<'a> {
     is_excluded: bool,
 }
 
-/// Returns the lower or the upper limits on numbers of schemas that all apply.
+/// Returns the lower or the upper number limits of schemas that all apply.
 fn limits<'a>(
     parts: &[(String, &'a Map<String, Value>)],
     names: [&str; 2],
@@ -99,13 +99,13 @@ fn limits<'a>(
 const LOWER: [&str; 2] = ["minimum", "exclusiveMinimum"];
 const UPPER: [&str; 2] = ["maximum", "exclusiveMaximum"];
 
-/// Returns why no number is in the limits of schemas that all apply.
+/// Returns the reason why no number satisfies the limits of schemas that all apply.
 pub(super) fn number_reason(parts: &[(String, &Map<String, Value>)]) -> Option<String> {
     let (lower, upper) = (limits(parts, LOWER), limits(parts, UPPER));
     let excludes =
         |least: &NumberLimit, most: &NumberLimit| match compare(least.number, most.number) {
             Ordering::Greater => true,
-            // Large numbers can be equal as floating-point numbers alone.
+            // Large numbers may be equal only as floating-point numbers.
             Ordering::Equal => {
                 (least.is_excluded || most.is_excluded)
                     && exact(least.number).is_some_and(|least| Some(least) == exact(most.number))
@@ -123,7 +123,7 @@ pub(super) fn number_reason(parts: &[(String, &Map<String, Value>)]) -> Option<S
     })
 }
 
-/// Returns why no integer is in the limits of schemas that all apply.
+/// Returns the reason why no integer satisfies the limits of schemas that all apply.
 pub(super) fn integer_reason(parts: &[(String, &Map<String, Value>)]) -> Option<String> {
     if let Some(reason) = number_reason(parts) {
         return Some(reason);
@@ -146,7 +146,7 @@ pub(super) fn integer_reason(parts: &[(String, &Map<String, Value>)]) -> Option<
     Some(format!("excludes all multiples of {factor} by its minimum and maximum"))
 }
 
-/// The number up to which floating-point numbers are exact.
+/// The limit below which floating-point numbers represent integers exactly.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Returns a number that is exact as a floating-point number.

@@ -23,7 +23,7 @@ pub(in crate::tools) struct SearchRequest {
     pub tool: &'static str,
     /// The syntax of the pattern.
     pub syntax: PatternSyntax,
-    /// What is searched for.
+    /// The text or expression to search for.
     pub pattern: String,
     /// The folder or file; by default the workspace.
     pub path: Option<String>,
@@ -45,11 +45,11 @@ struct ContentSearch {
     max_matches: usize,
 }
 
-/// The files that could not be searched, or only in part.
+/// The files that could not be searched, at least not completely.
 #[derive(Default)]
 struct UnsearchedFiles {
     count: usize,
-    /// The first of them by path, with the reason.
+    /// The first of these files by path, with the reason.
     example: Option<(RelPath, String)>,
 }
 
@@ -81,11 +81,12 @@ pub(in crate::tools) enum PatternSyntax {
 /// The heap limit for the search of a file, in bytes. Only very long lines reach it.
 const MAX_MEMORY: usize = 64 << 20;
 
-/// The part of the remaining address space that the search of a file may use, so that all threads together, each with an
-/// old and a new buffer of twice the size while one grows, leave some.
+/// The divisor for the part of the remaining address space that searching a file may use. All threads together must
+/// leave some space, although each holds an old and a new buffer of twice the size while its buffer grows.
 const ADDRESS_SPACE_PART: u64 = 32;
 
-/// The maximum size of a compiled pattern, in bytes. In the worst case, the time for a line is the product of both sizes.
+/// The maximum size of a compiled pattern, in bytes. In the worst case, the time for a line is the product of both
+/// sizes.
 const MAX_PATTERN: usize = 1 << 20;
 
 /// The maximum size of a file that is read into a buffer before it is searched, in bytes.
@@ -153,9 +154,9 @@ impl ContentSearch {
             Box::new(move |path| {
                 let opened = match self.walk.root.open_file(&path) {
                     Ok(opened) => opened,
-                    // It was removed meanwhile.
+                    // The file was removed meanwhile.
                     Err(FileError::Missing(_)) => return,
-                    // A link has replaced its folder, so that even the name must not be known.
+                    // A link has replaced the folder of the file, so not even the name may be revealed.
                     Err(FileError::Escapes(_) | FileError::Denied(..))
                         if path != self.walk.path =>
                     {
@@ -220,14 +221,14 @@ impl ContentSearch {
             .before_context(self.context)
             .after_context(self.context)
             .binary_detection(BinaryDetection::quit(0))
-            // Files are not mapped: one that shrinks meanwhile would end the process by SIGBUS.
+            // Files are not mapped: if a mapped file shrank meanwhile, SIGBUS would end the process.
             .memory_map(MmapChoice::never())
             .heap_limit(Some(heap_limit))
             .build()
     }
 }
 
-/// Returns the heap limit for the search of a file, in bytes. Memory that the system refuses would end the process.
+/// Returns the heap limit for searching a file, in bytes. If the system refused memory, the process would end.
 fn heap_limit() -> usize {
     let Some(most) = getrlimit(Resource::As).current else { return MAX_MEMORY };
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -34,16 +34,16 @@ struct MatchLine {
     text: String,
 }
 
-/// The maximum length of a line that is shown, in bytes.
+/// The maximum length of a shown line, in bytes.
 const MAX_LINE_LENGTH: usize = 400;
 
 impl SearchMatches {
-    /// Returns an empty result that keeps at most this number of matches.
+    /// Returns an empty result that keeps at most the given number of matches.
     pub(super) fn new(most: usize) -> Self {
         Self { max_matches: most, ..Self::default() }
     }
 
-    /// Adds the matches in a file. The files that come first by name are kept.
+    /// Adds the matches in a file. The first files by name are kept.
     pub(super) fn add(&mut self, path: RelPath, hits: FileMatches) {
         self.matches += hits.matches;
         self.files_with_matches += 1;
@@ -91,7 +91,7 @@ impl SearchMatches {
 }
 
 impl FileMatches {
-    /// Returns an empty result for one file that keeps at most this number of matches.
+    /// Returns an empty result for one file that keeps at most the given number of matches.
     pub(super) fn new(most: usize) -> Self {
         Self { max_matches: most, ..Self::default() }
     }
@@ -101,7 +101,7 @@ impl FileMatches {
         self.matches == 0
     }
 
-    /// Drops all but the first matches, and returns how many more fit the limit.
+    /// Formats the first matches, up to the limit. Returns the remaining number.
     fn format(&self, mut left: usize, text: &mut String) -> usize {
         let mut before: Option<u64> = None;
         for line in &self.lines {

@@ -1,7 +1,7 @@
 //! Search in the files of the workspace.
 //!
-//! Files are walked as ripgrep does: in parallel, without ignored files, without following symbolic links. Each file is
-//! opened through the handle of the workspace, so that a folder that is replaced meanwhile cannot lead outside.
+//! Files are walked as in ripgrep: in parallel, without ignored files, and without following symbolic links. Each file
+//! is opened through the handle of the workspace, so that a folder that is replaced meanwhile cannot lead outside.
 
 mod content_search;
 mod matches;

@@ -30,7 +30,7 @@ pub(in crate::tools) struct FileWalk {
     pub names: Option<GlobMatcher>,
     /// Decides which files may be read.
     pub policy: Arc<PolicyEngine>,
-    /// The tool that reads them.
+    /// The tool that reads the files.
     pub tool: &'static str,
 }
 
@@ -77,8 +77,9 @@ const MAX_THREADS: usize = 12;
 const MAX_QUEUED_FILES: usize = 1_024;
 
 impl FileWalk {
-    /// Visits each file in unspecified order, on several threads with a visitor each. The calling thread walks, and visits
-    /// files itself if no thread can be started. (The parallel walker of `ignore` panics or blocks for ever in that case.)
+    /// Visits each file in unspecified order, on several threads with a visitor each. The calling thread walks, and
+    /// visits files itself if no thread can be started. (In that case, the parallel walker of `ignore` panics or blocks
+    /// forever.)
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl FileWalk {
                 }
                 match &mut own {
                     Some(look) => step(look, &entry),
-                    // All threads have panicked; joining them reports it.
+                    // All threads have panicked; joining them reports that.
                     None if found.send(entry).is_err() => break,
                     None => {}
                 }
@@ -146,7 +147,7 @@ impl FileWalk {
         Ok(if walked == WalkEnd::Complete { stop() } else { walked })
     }
 
-    /// Opens the folder, so that a visitor can look up files that it names with [`is_in_workspace`](Self::is_in_workspace).
+    /// Opens the folder, so that a visitor can check files in it with [`is_in_workspace`](Self::is_in_workspace).
     ///
     /// # Errors
     ///
@@ -160,7 +161,7 @@ impl FileWalk {
 
     /// Returns whether a visited file is in the workspace, and not in a folder that is excluded from searches.
     ///
-    /// The walk is by path: while another process replaces a folder by a link, it visits files behind the link.
+    /// The walk is by path: if another process replaces a folder by a link, it visits files behind the link.
     pub(in crate::tools) fn is_in_workspace(
         &self,
         lookup: &mut FileLookup,
@@ -176,7 +177,7 @@ impl FileWalk {
     fn searchable_path(&self, found: &Path) -> Option<RelPath> {
         let path = found.strip_prefix(self.root.path()).ok()?;
         if let Some(names) = &self.names {
-            // Directly below the workspace both paths are the same; matching dominates the time of a small search.
+            // Directly below the workspace, both paths are the same; matching dominates the time of a small search.
             let below = || path.strip_prefix(self.path.as_path()).unwrap_or(path);
             if !names.is_match(path) && (self.path.is_root() || !names.is_match(below())) {
                 return None;
