@@ -435,7 +435,7 @@ fn request_headers(
     for (name, value) in &settings.headers {
         let invalid = || ConnectError::InvalidHeader(name.clone());
         let mut value = HeaderValue::from_str(value).map_err(|_| invalid())?;
-        // Any of them may have a key; a recording is to have none.
+        // Any of these headers may contain a key, which must not be recorded.
         value.set_sensitive(true);
         headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?, value);
     }
