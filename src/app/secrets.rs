@@ -51,7 +51,7 @@ pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
     Secrets::from_values(values).join(&Secrets::from_key_values(keys))
 }
 
-/// Returns the last word of each value, since a scheme may precede a key.
+/// Returns the part of each value after its last space, since a scheme may precede a key.
 fn last_words<'a>(
     values: impl Iterator<Item = (&'a String, &'a SecretText)>,
 ) -> impl Iterator<Item = &'a str> {
