@@ -20,7 +20,7 @@ use super::session::{RunSession, SessionResults, SessionTarget};
 use super::subagents::{OneQuestion, SubagentContext, SubagentWorktrees};
 use super::undo::complete_pending_restore;
 use crate::config::{quality_gates, run_rules};
-use crate::hooks::{HookedAnswerChecks, HookedTools, Hooks, with_hooks};
+use crate::hooks::{HookedAnswerChecks, Hooks, with_hooks};
 use crate::journal::{FileJournal, SessionId, SessionSetup, WorkspaceIdentity};
 use crate::llm::scripted::ScriptPosition;
 use crate::machine::{Machine, RunOutcome, RunStatus};
@@ -31,7 +31,7 @@ use crate::port::{
 };
 use crate::runner::{Driver, Ports, RequestContext};
 use crate::tools::{ExecutionMode, PlannedCall, SharedQuota, ToolRegistry};
-use crate::types::{Digest, RunRules, RunTime};
+use crate::types::{Digest, RunRules, RunTime, pluralize};
 use crate::view::{Reporter, RunInfo};
 use crate::workspace::image::{AttachedImages, ImageSource};
 
@@ -177,6 +177,7 @@ impl RunSetup {
             setup,
         )?;
 
+        let queue = journal.as_ref().map(FileJournal::queue);
         let own = Ports {
             tools: Arc::<ToolRegistry>::clone(&registry),
             checks: self.answer_checks(&registry, known),
@@ -189,6 +190,12 @@ impl RunSetup {
         let clock = executor.clock();
         let machine = Driver::new(executor, ports, context, machine).run(output);
 
+        if let Some(unread) = queue.map(|queue| queue.unread()).filter(|unread| *unread > 0) {
+            let unread = pluralize(unread, "message", "messages");
+            log::warn!(
+                "{unread} not read before the end: architect resume {session} delivers what is left"
+            );
+        }
         let deadline = RunDeadline::for_run(&machine, &*clock);
         registry.finish(deadline.remaining().map_or(STOP_TIMEOUT, |left| left.min(STOP_TIMEOUT)));
         if let Some(worktrees) = worktrees {
@@ -402,12 +409,11 @@ fn with_hooks_around(
     if !HookPoint::ALL.into_iter().any(|point| hooks.has_hooks_at(point)) {
         return ports;
     }
-    let (system, tools) = (Arc::clone(&context.system), Arc::clone(&context.tools));
-    let (model, pre_call_hooks) =
-        with_hooks(ports.model, Arc::clone(hooks), task.unwrap_or_default(), system, tools);
+    let texts = (task.unwrap_or_default(), Arc::clone(&context.system));
+    let (model, tools, pre_call_hooks) = with_hooks((ports.model, ports.tools), hooks, texts);
     Ports {
         model: Box::new(model),
-        tools: Arc::new(HookedTools::new(ports.tools, Arc::clone(hooks))),
+        tools: Arc::new(tools),
         checks: Arc::new(HookedAnswerChecks::new(ports.checks, Arc::clone(hooks))),
         pre_call_hooks: Arc::new(pre_call_hooks),
         ..ports

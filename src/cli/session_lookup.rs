@@ -19,7 +19,7 @@ pub(crate) struct SessionLookup {
     /// The keys to mask in stored texts.
     pub(crate) secrets: Secrets,
     /// The folder to which `last` applies.
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     any_folder: bool,
     /// Whether an option or the project, and not the user's own configuration, names the folder of the store.
     is_named: bool,

@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use super::hook_input::HookInput;
 use super::hook_list::{HookBlock, HookChainResult, Hooks};
+use super::hooked_tools::HookedTools;
 use crate::machine::CallPurpose;
 use crate::port::{
     EffectContext, HookPoint, Model, ModelCall, ModelRequest, PreCallHooks, ReplyDelta,
-    RequestDigest, ToolSpec, lock,
+    RequestDigest, ToolSpec, Toolbox, lock,
 };
 use crate::types::{Fault, FaultKind, MessageOrigin, Reply, UserMessage};
 
@@ -50,19 +51,32 @@ struct NextModelCall {
     was_compacted: bool,
 }
 
-/// Returns a model with hooks around its calls, and the runner for the hooks before them. Both belong to a single run
-/// with this task, system prompt and tools.
+/// The tools that the hooks before the last model call have left.
+#[derive(Clone)]
+pub(super) struct OfferedTools(Arc<HookedModelState>);
+
+impl OfferedTools {
+    /// Returns whether a hook has removed a tool.
+    pub(super) fn lacks(&self, tool: &str) -> bool {
+        let has_tool = |tools: &[ToolSpec]| tools.iter().any(|spec| *spec.name == *tool);
+        let left = &lock(&self.0.next).tools;
+        left.as_ref().is_some_and(|left| !has_tool(left) && has_tool(&self.0.tools))
+    }
+}
+
+/// Returns a model and a toolbox with hooks around their calls, and the runner for the hooks before model calls. They
+/// belong to a single run with this task and system prompt.
 pub fn with_hooks(
-    model: Box<dyn Model>,
-    hooks: Arc<Hooks>,
-    prompt: Arc<str>,
-    system: Arc<str>,
-    tools: Arc<[ToolSpec]>,
-) -> (HookedModel, PreCallHookRunner) {
+    (model, toolbox): (Box<dyn Model>, Arc<dyn Toolbox>),
+    hooks: &Arc<Hooks>,
+    (prompt, system): (Arc<str>, Arc<str>),
+) -> (HookedModel, HookedTools, PreCallHookRunner) {
+    let (next, tools) = (Mutex::default(), toolbox.specs());
     let shared =
-        Arc::new(HookedModelState { hooks, prompt, system, tools, next: Mutex::default() });
+        Arc::new(HookedModelState { hooks: Arc::clone(hooks), prompt, system, tools, next });
     let runner = PreCallHookRunner(Arc::clone(&shared));
-    (HookedModel { model, shared }, runner)
+    let toolbox = HookedTools::new(toolbox, Arc::clone(hooks), OfferedTools(Arc::clone(&shared)));
+    (HookedModel { model, shared }, toolbox, runner)
 }
 
 impl HookedModelState {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::hook_input::HookInput;
 use super::hook_list::{HookChainResult, Hooks};
+use super::hooked_model::OfferedTools;
 use crate::port::{
     AuthorizationOutcome, EffectContext, HookOutcome, HookPoint, PreparedCall,
     SHOWN_ARGUMENT_CHARS, ToolSpec, Toolbox,
@@ -23,12 +24,13 @@ use crate::types::{
 pub struct HookedTools {
     tools: Arc<dyn Toolbox>,
     hooks: Arc<Hooks>,
+    offered: OfferedTools,
 }
 
 impl HookedTools {
-    /// Returns a toolbox with hooks around its calls.
-    pub fn new(tools: Arc<dyn Toolbox>, hooks: Arc<Hooks>) -> Self {
-        Self { tools, hooks }
+    /// Returns a toolbox with hooks around its calls. Calls of tools that a hook has removed from the request are denied.
+    pub(super) fn new(tools: Arc<dyn Toolbox>, hooks: Arc<Hooks>, offered: OfferedTools) -> Self {
+        Self { tools, hooks, offered }
     }
 }
 
@@ -73,19 +75,24 @@ impl PreparedCall for HookedCall {
     }
 
     fn rejection(&mut self) -> Option<ToolResult> {
+        if self.tools.offered.lacks(&self.call.name) {
+            let (id, name) = (self.call.id.clone(), &self.call.name);
+            let text = format!("Denied by a hook: it has removed the tool {name} from the request");
+            return Some(ToolResult::new(id, ToolStatus::Denied, text));
+        }
         self.prepared.rejection()
     }
 
     fn authorize(mut self: Box<Self>, scope: &EffectContext) -> AuthorizationOutcome {
+        if let Some(result) = self.rejection() {
+            return AuthorizationOutcome::Rejected(result);
+        }
         let Some(input) = self.input.take() else {
             let hooks = self.tools.hooks;
             let after = HooksAfterCall { call: self.call, remarks: Vec::new(), hooks };
             return after.wrap(self.prepared.authorize(scope));
         };
-        if let Some(result) = self.prepared.rejection() {
-            return AuthorizationOutcome::Rejected(result);
-        }
-        let Self { prepared, call, tools: HookedTools { tools, hooks }, .. } = *self;
+        let Self { prepared, call, tools: HookedTools { tools, hooks, .. }, .. } = *self;
         let (id, tool) = (call.id.clone(), Arc::clone(&call.name));
         let chain = hooks.run(HookInput::PreToolUse { call: id, tool, input }, scope);
         if let Some(blocked) = &chain.blocked {

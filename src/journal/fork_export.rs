@@ -214,12 +214,12 @@ impl SessionStore {
         Ok(records)
     }
 
-    /// Imports an exported session.
+    /// Imports an exported session, as one of this folder.
     ///
     /// # Errors
     ///
     /// Fails if the file is not a session, is damaged, or was written by a newer release.
-    pub fn import(&self, path: &Path, now: SystemTime) -> Result<ImportedSession> {
+    pub fn import(&self, path: &Path, folder: &Path, now: SystemTime) -> Result<ImportedSession> {
         let file = open_input(path).io_context("open", path)?;
         // An export contains all texts, so references are not resolved.
         let nowhere = BlobStore::new(path.join("none"), Durability::Os);
@@ -254,7 +254,8 @@ impl SessionStore {
             has_own_files: false,
             is_lane: false,
         });
-        let header = SessionHeader { imported_up_to: Some(seq), ..history.header };
+        let imported_into = Some(folder.to_string_lossy().into_owned());
+        let header = SessionHeader { imported_up_to: Some(seq), imported_into, ..history.header };
         let header = match session != had {
             true => SessionHeader { session, ancestry, created: now.into(), ..header },
             false => header,

@@ -44,6 +44,9 @@ pub struct SessionHeader {
     /// The last imported record, if the session was imported: the origin of the records up to it is unknown.
     #[serde(default, rename = "imported", skip_serializing_if = "Option::is_none")]
     pub imported_up_to: Option<u64>,
+    /// The folder in which the session was imported. Earlier releases wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported_into: Option<String>,
     /// The session that dispatched it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatched_by: Option<ParentCall>,
@@ -206,6 +209,7 @@ impl SessionHeader {
             created: now.into(),
             ancestry: None,
             imported_up_to: None,
+            imported_into: None,
             dispatched_by: None,
             setup,
             rules,

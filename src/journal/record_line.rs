@@ -409,6 +409,7 @@ pub(super) fn restore_long_texts(
         fields.shift_remove("blobs");
         if let Some(Value::Object(header)) = fields.get_mut("header") {
             header.shift_remove("imported");
+            header.shift_remove("imported_into");
         }
     }
     serde_json::to_vec(&value).map_err(unknown)

@@ -414,7 +414,7 @@ impl SessionStore {
     }
 
     /// Returns the most recently written session of a folder that no other one has dispatched. An imported session
-    /// that was not resumed since belongs to every folder.
+    /// that was not resumed since belongs to the folder in which it was imported.
     ///
     /// # Errors
     ///
@@ -482,7 +482,11 @@ impl SessionStore {
             return header.setup.workspace.belongs_to(folder);
         }
         self.load(session).is_ok_and(|(history, _)| {
-            history.is_imported_setup() || history.setup.workspace.belongs_to(folder)
+            let is_here = |into: &String| **into == *folder.to_string_lossy();
+            match history.is_imported_setup() {
+                true => header.imported_into.as_ref().is_none_or(is_here),
+                false => history.setup.workspace.belongs_to(folder),
+            }
         })
     }
 

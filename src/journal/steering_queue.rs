@@ -129,6 +129,13 @@ impl SteeringQueue {
         new.into_iter().filter_map(|id| Some((id, self.read(id)?))).collect()
     }
 
+    /// Returns the number of the user's messages that no record contains.
+    #[must_use]
+    pub fn unread(&self) -> usize {
+        let is_users = |kind| matches!(kind, MessageKind::Steering | MessageKind::FollowUp);
+        self.pending().iter().filter(|(_, message)| is_users(message.kind)).count()
+    }
+
     fn read(&self, id: MessageId) -> Option<QueuedMessage> {
         let path = self.path(id);
         let read = fs::read(&path).io_context("read", &path).and_then(|text| {
@@ -198,7 +205,12 @@ impl MessageSource for SteeringQueue {
     /// rejected for another reason.
     fn take_follow_up(&mut self) -> Option<Arc<str>> {
         let mut messages = self.pending().into_iter();
-        let next = messages.find(|(_, message)| message.kind == MessageKind::FollowUp);
+        let next = messages.find(|(_, message)| match message.kind {
+            // It has come too late for another call, so that this one follows.
+            MessageKind::Steering => message.images.is_empty(),
+            MessageKind::FollowUp => true,
+            MessageKind::Task | MessageKind::SystemNotice => false,
+        });
         lock(&self.state).follow_up = next.as_ref().map(|(id, _)| *id);
         next.map(|(_, message)| message.text)
     }
@@ -288,6 +300,14 @@ mod tests {
         assert_eq!(queue.ids_in(&event), [id]);
         queue.mark_written(&[id]);
         assert_eq!(queue.take_follow_up(), None);
+    }
+
+    #[test]
+    fn a_steering_message_that_no_call_has_read_is_a_follow_up() {
+        let (_temp, mut queue) = empty_queue();
+        put(&queue, MessageKind::Steering, "left");
+        assert_eq!(queue.unread(), 1);
+        assert_eq!(queue.take_follow_up().as_deref(), Some("left"));
     }
 
     #[test]

@@ -275,9 +275,9 @@ impl EvaluatedRuns {
     }
 }
 
-/// Returns the result of a run; for a dry run, with the planned calls.
+/// Returns the result of a run; for a dry run, with the planned calls. An answer that is JSON stays so.
 fn with_dry_run_plan(mut result: RunResult, ended: &FinishedRun) -> RunResult {
-    if !ended.planned.is_empty() {
+    if !ended.planned.is_empty() && result.structured_output.is_none() {
         let answer = result.output.trim_end();
         let mut text = format!("{answer}\n\nThis was a dry run. It would have:\n");
         for planned in &ended.planned {

@@ -38,6 +38,11 @@ pub enum UndoError {
     /// The session has no recorded states.
     #[error("session {0} has no recorded states of its files{1}")]
     NothingRecorded(SessionId, String),
+    /// The session has no recorded states, and none was to be recorded, if checkpoints were enabled.
+    #[error(
+        "session {0} has no recorded states of its files: it changed nothing, or checkpoints.enabled was false"
+    )]
+    NothingChanged(SessionId),
     /// No state is recorded for this record.
     #[error("the files just after record {seq} are not recorded: {reason}")]
     NotRecorded {
@@ -104,6 +109,7 @@ impl UndoError {
     pub fn is_user_error(&self) -> bool {
         match self {
             Self::NothingRecorded(..)
+            | Self::NothingChanged(_)
             | Self::NotRecorded { .. }
             | Self::StepNotRecorded { .. }
             | Self::NoRecord { .. }
@@ -162,7 +168,9 @@ pub fn undo_whole_session(
         return Ok(UndoneSession { unrestorable, ..UndoneSession::default() });
     }
     let mut undo = match UndoSession::open(config, env, store, session) {
-        Err(AppError::Undo(UndoError::NothingRecorded(..))) => return Ok(UndoneSession::default()),
+        Err(AppError::Undo(UndoError::NothingRecorded(..) | UndoError::NothingChanged(_))) => {
+            return Ok(UndoneSession::default());
+        }
         undo => undo?,
     };
     let Some(plan) = undo.plan(UndoTarget::Start, ForeignChanges::KeepCopies)? else {

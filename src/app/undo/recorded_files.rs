@@ -22,6 +22,7 @@ use crate::workspace::checkpoint::{
 use crate::workspace::worktree::FileWriter;
 
 /// The recorded changes of a session.
+#[derive(Default)]
 pub struct RecordedChanges {
     /// The patches.
     pub patches: Vec<ChangePatch>,

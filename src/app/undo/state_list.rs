@@ -35,13 +35,14 @@ impl<'a> StateList<'a> {
                 CheckpointOutcome::Failed(reason) => Some(format!(": {reason}")),
                 CheckpointOutcome::Recorded(_) => None,
             });
+            let session = history.header.session;
             let reason = match (&history.header.dispatched_by, failed) {
                 (Some(parent), _) => format!("; those of {} have them", parent.session),
                 (None, _) if history.is_imported_setup() => "; an import contains none".to_owned(),
                 (None, Some(failed)) => failed,
-                (None, None) => ": it changed nothing, or checkpoints.enabled was false".into(),
+                (None, None) => return Err(UndoError::NothingChanged(session).into()),
             };
-            return Err(UndoError::NothingRecorded(history.header.session, reason).into());
+            return Err(UndoError::NothingRecorded(session, reason).into());
         }
         Ok(Self { history, states })
     }

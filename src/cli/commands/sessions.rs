@@ -65,7 +65,7 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
             stored.check_damage(session, args.partial)?;
             return export_records(store, session, &stored.secrets);
         }
-        SessionsCommand::Import { file } => import(store, file)?,
+        SessionsCommand::Import { file } => import(&stored, file)?,
         SessionsCommand::Rm { session } => {
             let session = stored.find(session)?;
             let removed = SessionIndex::open(store)?.remove(session)?;
@@ -333,11 +333,11 @@ impl Write for ExportOutput<'_> {
     }
 }
 
-fn import(store: &SessionStore, file: &Path) -> Result<(String, String), CliError> {
+fn import(stored: &SessionLookup, file: &Path) -> Result<(String, String), CliError> {
     if let Err(error) = open_input(file) {
         return Err(CliError::usage(format!("could not open {}: {error}", file.display())));
     }
-    let imported = store.import(file, SystemTime::now())?;
+    let imported = stored.store.import(file, &stored.folder, SystemTime::now())?;
     let (session, records, torn) =
         (imported.session, imported.records, imported.had_partial_record);
     let end = if torn { "; its end was torn and left out" } else { "" };

@@ -9,6 +9,7 @@ use architect::app::{
     AppError, ProcessEnv, RecordedChanges, UndoError, UndoSession, UndoTarget,
     complete_pending_restore, watch_writes,
 };
+use architect::config::Config;
 use architect::journal::{ForkOptions, JournalError, SessionId};
 use architect::types::{FilePath, pluralize};
 use architect::view::sanitize;
@@ -26,6 +27,9 @@ use crate::cli::{config_options, output};
 /// The exit code of an undo that could not restore everything, and was to restore as much as possible.
 const NOT_ALL_RESTORED: u8 = 2;
 
+/// The message for a session without changes.
+const NOTHING_TO_UNDO: &str = "Nothing to undo: the session has changed no files.";
+
 /// The maximum number of listed files and folders that are not recorded.
 const MAX_LISTED: usize = 20;
 
@@ -35,7 +39,10 @@ pub(crate) fn diff(args: &DiffArgs, world: &ProcessEnv) -> Result<u8, CliError> 
     let session = stored.find_and_report_folder(&args.session)?;
     let between = args.range.as_deref().map(parse_range).transpose()?;
     stored.complete_restore(session, world)?;
-    let changes = RecordedChanges::load(&stored.store, session, between)?;
+    let changes = match RecordedChanges::load(&stored.store, session, between) {
+        Err(error) if is_of_no_changes(&error, &stored.config) => RecordedChanges::default(),
+        changes => changes?,
+    };
     if changes.is_open && between.is_none() {
         output::print_stderr(
             "The session's last step has no recorded end: it runs, or was killed. The patch has what came before.",
@@ -151,13 +158,18 @@ fn restore_files(
         return Ok(u8::from(!completed.is_undisturbed));
     }
     let config = config_options::load_layers(&args.layers, world)?;
-    let mut undo = UndoSession::open(&config, world, &stored.store, session).map_err(refused)?;
+    let opened = UndoSession::open(&config, world, &stored.store, session);
+    if opened.as_ref().is_err_and(|error| is_of_no_changes(error, &config)) {
+        output::print_stderr(NOTHING_TO_UNDO);
+        return Ok(0);
+    }
+    let mut undo = opened.map_err(refused)?;
     let foreign = match args.force {
         true => ForeignChanges::KeepCopies,
         false => ForeignChanges::Refuse,
     };
     let Some(plan) = undo.plan(target, foreign)? else {
-        output::print_stderr("Nothing to undo: the session has changed no files.");
+        output::print_stderr(NOTHING_TO_UNDO);
         return Ok(0);
     };
     if !plan.conflicts.is_empty() {
@@ -270,6 +282,12 @@ fn confirm(args: &UndoArgs, undo: &UndoSession, patches: &[ChangePatch]) -> Resu
             Err(CliError::usage(why).hint("--yes restores without asking"))
         }
     }
+}
+
+/// Returns whether a session has no states because it has changed nothing: its changes would have been recorded.
+fn is_of_no_changes(error: &AppError, config: &Config) -> bool {
+    matches!(error, AppError::Undo(UndoError::NothingChanged(_)))
+        && config.settings.checkpoints.enabled
 }
 
 /// A running session is a refusal, not wrong usage.

@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use architect::hooks::{
-    HookError, HookInput, HookMatcher, HookOutput, HookedAnswerChecks, HookedTools, Hooks,
-    with_hooks,
+    HookError, HookInput, HookMatcher, HookOutput, HookedAnswerChecks, Hooks, with_hooks,
 };
 use architect::machine::{CallIntent, Machine};
 use architect::port::{
     Disconnected, EffectContext, EffectNotice, HookPoint, HookRun, Model, NoAnswerChecks, Observer,
-    RunEvent, Toolbox,
+    RunEvent,
 };
 use architect::runner::{InlineExecutor, Ports};
 use architect::types::{
@@ -125,12 +124,11 @@ pub(crate) fn run_in(
 ) -> FinishedRun {
     let (record, hooks) = (SharedRecord::default(), Arc::new(hooks));
     let tools = Arc::new(file_tools(folder.path().to_owned()));
-    let tools = Arc::new(HookedTools::new(tools, Arc::clone(&hooks)));
     let model = recording_model(replies, &record);
-    let (model, pre_call_hooks) =
-        with_hooks(model, Arc::clone(&hooks), "the task".into(), "system".into(), tools.specs());
+    let (model, tools, pre_call_hooks) =
+        with_hooks((model, tools), &hooks, ("the task".into(), "system".into()));
     let ports = Ports {
-        tools,
+        tools: Arc::new(tools),
         observer: Box::new(HookRecorder(Arc::clone(&record))),
         checks: Arc::new(HookedAnswerChecks::new(Arc::new(NoAnswerChecks), hooks)),
         pre_call_hooks: Arc::new(pre_call_hooks),

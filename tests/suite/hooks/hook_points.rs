@@ -63,6 +63,19 @@ fn a_hook_before_a_call_changes_prompt_and_tools_of_that_call() {
 }
 
 #[test]
+fn a_tool_that_a_hook_has_removed_is_not_called() {
+    let changes = HookChanges {
+        tools: Some(vec!["read_file".to_owned()]),
+        ..HookChanges::default()
+    };
+    let hooks = at(HookPoint::PreLlmCall, HookOutput::Continue(changes));
+    let ended = run(&[WRITE, ScriptedReply::Text("done")], hooks);
+    let (status, text) = &ended.results()[0];
+    assert_eq!(*status, ToolStatus::Denied, "{text}");
+    assert!(text.contains("removed the tool write_file"), "{text}");
+}
+
+#[test]
 fn what_hooks_add_reaches_the_model_before_its_next_call() {
     let hooks = Hooks::new()
         .with(

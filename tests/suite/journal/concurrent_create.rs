@@ -1,6 +1,7 @@
 //! Several processes create a session with the same id: one succeeds, and nothing of it is replaced.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 use std::time::SystemTime;
@@ -97,7 +98,9 @@ fn of_several_that_import_one_session_each_gets_a_whole_one_of_its_own() {
         .unwrap();
     for round in 0..20 {
         fixture.store.remove(had).unwrap();
-        let imported = run_at_once(&fixture, |_, store| store.import(&export, SystemTime::now()));
+        let imported = run_at_once(&fixture, |_, store| {
+            store.import(&export, Path::new("/"), SystemTime::now())
+        });
         let mut ids: Vec<_> = imported.into_iter().map(|done| done.unwrap().session).collect();
         assert_eq!(ids.iter().filter(|id| **id == had).count(), 1, "round {round}");
         ids.iter().for_each(|id| assert_eq!(task(&fixture, *id), long(0)));
@@ -127,7 +130,7 @@ fn of_those_that_begin_a_session_and_import_it_neither_harms_the_other() {
                     .is_ok()
                     .then(|| long(index));
             }
-            let imported = store.import(&export, SystemTime::now()).unwrap();
+            let imported = store.import(&export, Path::new("/"), SystemTime::now()).unwrap();
             (imported.session == had).then(|| long(100))
         });
         let won: Vec<String> = has_it.into_iter().flatten().collect();

@@ -1,6 +1,7 @@
 //! Forks, exports and imports.
 
 use std::fs;
+use std::path::Path;
 use std::time::SystemTime;
 
 use architect::journal::{
@@ -142,13 +143,13 @@ fn an_export_is_complete_and_can_be_imported_into_another_store() {
         .unwrap();
     assert!(fs::read_to_string(&file).unwrap().contains("long long long"));
     let other = SessionFixture::new();
-    let imported = other.store.import(&file, SystemTime::now()).unwrap();
+    let imported = other.store.import(&file, Path::new("/"), SystemTime::now()).unwrap();
     assert_eq!(
         (imported.session, imported.records, imported.had_partial_record),
         (session, records, false)
     );
     assert_eq!(other.history(session).machine, fixture.history(session).machine);
-    let again = other.store.import(&file, SystemTime::now()).unwrap();
+    let again = other.store.import(&file, Path::new("/"), SystemTime::now()).unwrap();
     assert_ne!(again.session, session);
     let lineage = other.history(again.session).header.ancestry.unwrap();
     assert_eq!((lineage.session, lineage.seq), (session, records - 1));
@@ -164,7 +165,7 @@ fn an_invalid_export_is_rejected_and_leaves_nothing_behind() {
     let other = SessionFixture::new();
     let import = |text: &[u8]| {
         fs::write(&file, text).unwrap();
-        other.store.import(&file, SystemTime::now())
+        other.store.import(&file, Path::new("/"), SystemTime::now())
     };
     // A raw journal refers to texts that only its own store has.
     let raw = fs::read(fixture.journal(session)).unwrap();
@@ -189,7 +190,9 @@ fn a_truncated_export_is_resumed_from_its_valid_part() {
     let file = fixture.root.join("file.jsonl");
     fs::write(&file, kept.join("\n") + "\n{\"seq\":").unwrap();
     fixture.store.remove(session).unwrap();
-    assert!(fixture.store.import(&file, SystemTime::now()).unwrap().had_partial_record);
+    assert!(
+        fixture.store.import(&file, Path::new("/"), SystemTime::now()).unwrap().had_partial_record
+    );
     let State::Executing(_) = fixture.history(session).machine.state else { panic!() };
     let mut answered = false;
     fixture.resume(session, None);

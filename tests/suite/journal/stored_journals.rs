@@ -50,7 +50,7 @@ fn name(path: &Path) -> String {
 /// Copies a journal into a fixture of its own, and replays it without differences.
 fn replayed(path: &Path) -> (SessionFixture, SessionId, SessionHistory) {
     let fixture = SessionFixture::new();
-    let imported = fixture.store.import(path, SystemTime::now()).unwrap();
+    let imported = fixture.store.import(path, Path::new("/"), SystemTime::now()).unwrap();
     let replayed = fixture.store.replay(imported.session, |_, _, replayed| {
         assert_eq!(replayed.divergence, None, "{}", path.display());
     });

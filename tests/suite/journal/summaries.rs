@@ -149,7 +149,7 @@ fn a_list_agrees_with_a_replay_for_every_kind_of_session() {
         .store
         .export(ended, &Secrets::default(), &mut fs::File::create(&file).unwrap())
         .unwrap();
-    fixture.store.import(&file, SystemTime::now()).unwrap();
+    fixture.store.import(&file, Path::new("/"), SystemTime::now()).unwrap();
     fork(&fixture, ended, Some(4));
     drop(fixture.begin());
     let (rows, count) = list(&fixture, "others");

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 
-use architect::hooks::{HookedAnswerChecks, HookedTools, with_hooks};
+use architect::hooks::{HookedAnswerChecks, with_hooks};
 use architect::machine::{
     Authorization, CallState, Conversation, Event, Fingerprint, Machine, MachineOutput,
     RecoveredCall, ResumePrompt, Resumption, RunBounds, State, step,
@@ -381,12 +381,11 @@ impl SimulatedProcess {
         let brief = RequestContext { system: "be brief".into(), tools: [].into(), schema: None };
         let hooks = Arc::new(hooks(&chance, &disk));
         let model = SimulatedModel { mood, chance: chance.clone(), disk: disk.clone() };
-        let (task, system, specs) =
-            ("the task".into(), Arc::clone(&brief.system), Arc::clone(&brief.tools));
-        let (model, prelude) = with_hooks(Box::new(model), Arc::clone(&hooks), task, system, specs);
+        let texts = ("the task".into(), Arc::clone(&brief.system));
+        let (model, tools, prelude) = with_hooks((Box::new(model), Arc::new(tools)), &hooks, texts);
         let checks = Arc::new(SimulatedChecks(chance.clone(), mood));
         let ports = Ports {
-            tools: Arc::new(HookedTools::new(Arc::new(tools), Arc::clone(&hooks))),
+            tools: Arc::new(tools),
             pre_call_hooks: Arc::new(prelude),
             journal: Box::new(SimulatedJournal {
                 disk: disk.clone(),
