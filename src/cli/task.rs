@@ -79,7 +79,7 @@ pub(crate) fn run(
         sandbox,
     };
     let store = request.target.store().cloned();
-    let about = setup.run_info(&request);
+    let about = RunInfo { sandbox: io.sandbox.clone(), ..setup.run_info(&request) };
     start_telemetry(&setup.env, &about, &show);
     let commits = CommitWatch::begin(&setup.sandbox);
     let done = run_workflow(setup, request, mode, &io)?;
