@@ -20,7 +20,7 @@ pub trait Clock: Send + Sync {
 pub struct WallClock(Arc<dyn Clock>);
 
 impl WallClock {
-    /// Returns the time of day of a clock.
+    /// Creates a wall clock that reads this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self(clock)
     }

@@ -9,7 +9,7 @@ pub trait MessageSource: Send {
     /// Takes the messages for the next model call, in the order of their arrival.
     fn take_messages(&mut self) -> Vec<UserMessage>;
 
-    /// Takes the next follow-up message: one for the moment when the run would end.
+    /// Takes the next follow-up message, for the moment when the run would end.
     fn take_follow_up(&mut self) -> Option<Arc<str>>;
 }
 
