@@ -24,7 +24,7 @@
 //!
 //! # A driver
 //!
-//! A driver performs the effects, and reports each completion as an event. This one answers by itself, without a model:
+//! A driver performs the effects, and reports each completion as an event. This driver answers itself, without a model:
 //!
 //! ```
 //! use architect::machine::{CheckResult, Conversation, Effect, Event, Machine, State};
@@ -55,7 +55,7 @@
 //! assert_eq!(done.outcome.output.as_deref(), Some("Hello."));
 //! ```
 //!
-//! `examples/manual_machine.rs` has one with tools.
+//! `examples/manual_machine.rs` has a driver with tools.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
