@@ -26,8 +26,8 @@ use crate::workspace::{IoError, lock_within};
 
 /// The journal of a session that this process runs.
 ///
-/// Each record is one write, which survives the end of the process; with [`Durability::Full`] a sync makes it survive
-/// the end of the machine. A failed write is undone, so that a later record is never appended to half a record.
+/// Each record is one write, which survives the end of the process; with [`Durability::Full`] a sync makes it survive a
+/// crash of the computer. A failed write is undone, so that a later record is never appended to an incomplete record.
 #[derive(Debug)]
 pub struct FileJournal {
     pub(super) session: SessionId,

@@ -72,7 +72,7 @@ pub struct ImportedSession {
     pub session: SessionId,
     /// The number of its records.
     pub records: u64,
-    /// Whether an incomplete record at its end was left out.
+    /// Whether an incomplete record at its end was omitted.
     pub had_partial_record: bool,
 }
 

@@ -28,7 +28,7 @@ pub struct JournalPosition {
 pub(super) struct RecordsAfterDamage {
     /// The number of records that are intact by themselves.
     pub(super) count: u64,
-    /// Whether one of them was written after a sync.
+    /// Whether one of these records was written after a sync.
     pub(super) is_synced: bool,
 }
 

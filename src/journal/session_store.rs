@@ -560,7 +560,7 @@ impl SessionStore {
         Ok(removed)
     }
 
-    /// Removes the sessions that were last written before this time, and returns them. Running ones stay. Leftovers
+    /// Removes the sessions that were last written before this time, and returns them. Running sessions stay. Leftovers
     /// of the same age are removed, too.
     ///
     /// # Errors

@@ -12,7 +12,7 @@
 //!   built from the [`ConversationChange`]s of the steps; its types hold the invariant of every API format: each tool
 //!   call has exactly one result, in order, before the next request.
 //! * **Every cycle consumes something bounded**: steps, attempts, compactions, continuations, repairs, money or time.
-//!   [`rank`](rank()) measures what is left; it falls with each step, so that every run ends.
+//!   [`rank`](rank()) measures the rest of the run; it falls with each step, so that every run ends.
 //!
 //! `step.rs` is the transition table, `states` has a file for each of the six states. [`Machine`] is a state with its
 //! conversation; live runs, resume and replay all use it. The specification is the statechart `statecharts/run.json`:

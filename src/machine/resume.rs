@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(resumed(&[]), initial);
     }
 
-    /// An answer that had to wait for a command is not checked as it is if the command is lost.
+    /// If the command that an answer had to wait for is lost, the answer is not simply checked again.
     #[test]
     fn the_check_of_an_answer_begins_again_unless_the_user_has_a_message() {
         let mut state = prepared(1, 10);

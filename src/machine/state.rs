@@ -15,7 +15,7 @@ use super::states::executing::{Executing, TrackedCall};
 use super::states::preparing::Preparing;
 use crate::types::{EffectId, word_enum};
 
-/// The state of a run. Each variant holds exactly what is valid in it.
+/// The state of a run. Each variant contains exactly the data that is valid in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {

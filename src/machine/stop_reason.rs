@@ -55,7 +55,7 @@ word_enum! {
     }
 }
 
-/// The kind of failure that ended a run, as far as exit codes distinguish them.
+/// The kind of failure that ended a run, as exit codes distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LlmFailure {

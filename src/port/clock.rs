@@ -8,7 +8,7 @@ use crate::types::RunTime;
 
 /// A source of time.
 pub trait Clock: Send + Sync {
-    /// Returns the time since the run began. It is monotonic and counts while the machine is suspended.
+    /// Returns the time since the run began. It is monotonic and counts while the computer is suspended.
     fn now(&self) -> RunTime;
 
     /// Returns the time of day, for display.

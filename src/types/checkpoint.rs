@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct CheckpointRecord {
     /// The reason for the record.
     pub kind: CheckpointKind,
-    /// The step of the run in which it was made.
+    /// The run's step at the time of the record.
     pub step: u32,
     /// The activity of the run since the previous record.
     #[serde(default, skip_serializing_if = "RunActivity::is_unknown")]

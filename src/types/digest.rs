@@ -1,4 +1,4 @@
-//! A short, stable fingerprint: equal contents have equal digests, on every machine and in every release.
+//! A short, stable fingerprint: equal contents have equal digests, on every computer and in every release.
 
 use std::fmt;
 use std::str::FromStr;

@@ -68,7 +68,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns input plus output, which is what a token budget counts.
+    /// Returns input plus output, which counts against a token budget.
     pub fn total(&self) -> Tokens {
         self.input + self.output
     }

@@ -30,7 +30,7 @@ pub struct ToolResult {
     /// The images that the text mentions.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub images: Box<[Image]>,
-    /// The SHA-256 of the whole output, if the text is a part of it and the whole is stored beside the journal.
+    /// The SHA-256 of the whole output, if the text is a part of it and the whole output is stored beside the journal.
     #[serde(default, rename = "whole", skip_serializing_if = "Option::is_none")]
     pub whole_output: Option<Box<Sha256Digest>>,
 }

@@ -231,7 +231,7 @@ impl SessionIndex {
         Ok(removed)
     }
 
-    /// Removes the sessions that were last written before this time, and returns them. Running ones stay.
+    /// Removes the sessions that were last written before this time, and returns them. Running sessions stay.
     ///
     /// # Errors
     ///

@@ -8,8 +8,8 @@ use crate::types::{MicroUsd, TimeSpan, Tokens};
 
 /// The limits of a call that makes model calls of its own.
 ///
-/// A share is at most half of what is left, so that the run can use the result, and concurrent calls get a share, too.
-/// `None` means no limit.
+/// A share is at most half of the remaining limits, so that the run can use the result, and concurrent calls get a
+/// share, too. `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BudgetShare {
     /// The maximum cost.

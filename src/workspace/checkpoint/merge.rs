@@ -287,7 +287,7 @@ impl ContentStore {
                 && edits.iter().any(is_in_it);
             return is_for_file.then(|| [None, after.clone()]);
         };
-        // Changes between two edits are not the tools', and neither are those before them.
+        // If others have changed the file between two edits, only the edits after that count as the tools'.
         let begin = made.windows(2).rposition(|pair| pair[0].after != pair[1].before);
         let first = made[begin.map_or(0, |index| index + 1)];
         let mode = [before, after].into_iter().flatten().find_map(|state| match state {
