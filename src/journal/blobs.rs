@@ -1,4 +1,4 @@
-//! Long texts in files of their own, named by their content.
+//! Long texts in separate files, named by their content.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -22,17 +22,17 @@ pub(super) struct BlobStore {
     durability: Durability,
 }
 
-/// A reference to a text in a file of its own.
+/// A reference to a text in a separate file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BlobRef {
     /// The SHA-256 digest of the text, in hexadecimal: the name of its file.
     pub(super) sha256: String,
-    /// Its length.
+    /// The length of the text in bytes.
     pub(super) bytes: u64,
 }
 
 impl BlobStore {
-    /// Returns the blobs in this folder, which is created with the first one.
+    /// Creates the store for this folder, which is created with the first blob.
     pub(super) fn new(folder: PathBuf, durability: Durability) -> Self {
         Self { folder, durability }
     }
@@ -53,7 +53,7 @@ impl BlobStore {
     ///
     /// # Errors
     ///
-    /// Fails if the text is missing or differs from what was stored.
+    /// Fails if the text is missing or was changed.
     pub(super) fn get(&self, blob: &BlobRef) -> io::Result<String> {
         let is_name = blob.sha256.len() == 64 && blob.sha256.bytes().all(|b| b.is_ascii_hexdigit());
         if !is_name {
@@ -92,7 +92,7 @@ pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     sha256(bytes).to_string()
 }
 
-/// Returns the digest of what was hashed so far.
+/// Returns the digest of the data that was hashed so far.
 pub(super) fn digest_of(hasher: &Sha256) -> Sha256Digest {
     Sha256Digest(hasher.clone().finalize().into())
 }
@@ -110,7 +110,7 @@ pub(super) fn sha256_of_file(file: &mut File) -> io::Result<String> {
     }
 }
 
-/// Computes the SHA-256 of what is written.
+/// A writer that computes the SHA-256 of the written data.
 pub(super) struct HashingWriter<W> {
     out: W,
     hasher: Sha256,
@@ -140,7 +140,7 @@ impl<W: Write> Write for HashingWriter<W> {
     }
 }
 
-/// Renames a file, unless the new name is taken: then the file is removed.
+/// Renames a file. If the new name is taken, the file is removed instead.
 ///
 /// # Errors
 ///

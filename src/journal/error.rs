@@ -12,7 +12,7 @@ use crate::workspace::IoError;
 /// The result of an operation on sessions.
 pub(super) type Result<T, E = JournalError> = std::result::Result<T, E>;
 
-/// Why a stored session could not be read, written or found.
+/// The reason why a stored session could not be read, written or found.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum JournalError {
@@ -30,7 +30,7 @@ pub enum JournalError {
         /// The matching sessions.
         matches: Vec<SessionId>,
     },
-    /// There is a session with this id already.
+    /// A session with this id already exists.
     #[error("session {0} exists already")]
     SessionExists(SessionId),
     /// Another process runs the session.
@@ -41,10 +41,10 @@ pub enum JournalError {
         /// The id of the process, if known.
         pid: Option<u32>,
     },
-    /// No process runs the session, so none would read a message for it.
+    /// No process runs the session, so no process would read a message for it.
     #[error("session {0} is not running")]
     NotRunning(SessionId),
-    /// The session cannot be resumed in its present state; it can be read.
+    /// The session cannot be resumed in its current state, only read.
     #[error("session {session} can only be read: {reason}")]
     ReadOnly {
         /// The session.
@@ -52,33 +52,33 @@ pub enum JournalError {
         /// The reason.
         reason: ReadOnlyReason,
     },
-    /// Records of the session are damaged, and those after them are not read.
+    /// Records of the session are damaged, and the records after them are not read.
     #[error("the journal of session {session} is damaged: {reason}")]
     Damaged {
         /// The session.
         session: SessionId,
-        /// What is damaged.
+        /// The damage.
         reason: ReadOnlyReason,
     },
     /// The header names another session than the file does: the file was renamed or copied.
     #[error("the journal of session {session} has the header of session {header}")]
     Misnamed {
-        /// The session that the file name names.
+        /// The session in the file name.
         session: SessionId,
-        /// The session that the header names.
+        /// The session in the header.
         header: SessionId,
     },
-    /// The session has no such record.
+    /// The session has no record with this number.
     #[error("session {session} has no record {seq}; its last one is {last}")]
     NoRecord {
         /// The session.
         session: SessionId,
-        /// The requested record.
+        /// The number of the requested record.
         seq: u64,
-        /// The last record of the session.
+        /// The number of the session's last record.
         last: u64,
     },
-    /// The record is not a tool result, so it can't be replaced by one.
+    /// The record is not a tool result, so a tool result can't replace it.
     #[error("record {seq} of session {session} is not the result of a tool call")]
     NotAToolResult {
         /// The session.
@@ -89,12 +89,12 @@ pub enum JournalError {
     /// The workspace of the session no longer exists.
     #[error("the workspace {0} of the session does not exist")]
     NoWorkspace(PathBuf),
-    /// A folder of the store is not safe to use.
+    /// A folder of the store is unsafe to use.
     #[error("{path} {reason}")]
     UntrustedFolder {
         /// The folder.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem of the folder.
         reason: &'static str,
     },
     /// No environment variable determines the folder of the store.
@@ -103,7 +103,7 @@ pub enum JournalError {
     /// A message for a session is too long.
     #[error("the message has {bytes} bytes; the limit is {limit}")]
     MessageTooLong {
-        /// Its length.
+        /// The length of the message, in bytes.
         bytes: usize,
         /// The maximum length, in bytes.
         limit: usize,
@@ -116,7 +116,7 @@ pub enum JournalError {
         /// The reason.
         reason: String,
     },
-    /// The index across sessions failed, also in memory.
+    /// The index across sessions failed, even in memory.
     #[error("the session index failed: {0}")]
     Index(#[from] rusqlite::Error),
     /// An I/O error.
@@ -124,15 +124,15 @@ pub enum JournalError {
     Io(#[from] IoError),
 }
 
-/// Why a session can only be read.
+/// The reason why a session can only be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadOnlyReason {
-    /// A newer release wrote it.
+    /// A newer release wrote the session.
     NewerFormat {
-        /// The format that it has.
+        /// The format of the session.
         format: u32,
     },
-    /// A record is intact, but of a kind that this release does not know.
+    /// A record is intact, but of a kind that this release doesn't know.
     UnknownRecord {
         /// The record.
         seq: u64,
@@ -145,9 +145,9 @@ pub enum ReadOnlyReason {
         seq: u64,
         /// Its offset in the file, in bytes.
         offset: u64,
-        /// What is wrong with it.
+        /// The damage of the record.
         damage: RecordDamage,
-        /// How many records after it are intact.
+        /// The number of intact records after it.
         intact_after: u64,
     },
 }
@@ -161,7 +161,7 @@ pub enum RecordDamage {
     /// The line does not end with a checksum.
     #[error("missing checksum")]
     NoChecksum,
-    /// The checksum does not continue the one before.
+    /// The checksum does not continue the previous one.
     #[error("wrong checksum")]
     WrongChecksum,
     /// The record has another sequence number than its position.
@@ -170,7 +170,7 @@ pub enum RecordDamage {
     /// A record other than the header at the beginning, or a header elsewhere.
     #[error("misplaced header")]
     MisplacedHeader,
-    /// The line is longer than any that is written.
+    /// The line is longer than any line that a release writes.
     #[error("line too long")]
     TooLong,
     /// A text that is stored separately is missing.
@@ -199,7 +199,7 @@ impl fmt::Display for ReadOnlyReason {
     }
 }
 
-/// Lists some of the sessions; a prefix like `0` matches all of them.
+/// Lists the first five of the sessions; a prefix like `0` matches all of them.
 fn list_ids(found: &[SessionId]) -> String {
     let some: Vec<String> = found.iter().take(5).map(SessionId::to_string).collect();
     let more = if found.len() > some.len() { ", …" } else { "" };

@@ -1,4 +1,4 @@
-//! Writes a journal: appends records, by one process at a time.
+//! The writer of a journal, which appends records. One process writes at a time.
 
 use std::fs::File;
 use std::io;
@@ -26,8 +26,8 @@ use crate::workspace::{IoError, lock_within};
 
 /// The journal of a session that this process runs.
 ///
-/// Each record is one write, which survives the end of the process; with [`Durability::Full`] a sync makes it survive
-/// the end of the machine. A failed write is undone, so that a later record is never appended to half a record.
+/// Each record is one write, which survives the end of the process; with [`Durability::Full`] a sync makes it survive a
+/// crash of the computer. A failed write is undone, so that a later record is never appended to an incomplete record.
 #[derive(Debug)]
 pub struct FileJournal {
     pub(super) session: SessionId,
@@ -37,7 +37,7 @@ pub struct FileJournal {
     pub(super) blobs: BlobStore,
     pub(super) queue: SteeringQueue,
     pub(super) position: JournalPosition,
-    /// Hashes all records.
+    /// The hasher of all records.
     pub(super) hasher: Sha256,
     pub(super) reservation: SpaceReservation,
     pub(super) health: WriterHealth,
@@ -48,7 +48,7 @@ pub struct FileJournal {
     pub(super) buffer: Vec<u8>,
 }
 
-/// Whether more can be written to a journal.
+/// The writer's ability to write more records.
 #[derive(Clone, Debug, Default)]
 pub(super) enum WriterHealth {
     /// All records can be written.
@@ -56,13 +56,13 @@ pub(super) enum WriterHealth {
     Usable,
     /// A record did not fit. The end of the run may still fit into the reserved space.
     Full(Arc<str>),
-    /// The run ends because of that; the remaining records are written as far as they fit.
+    /// The run ends because a record did not fit. The remaining records are written as far as they fit.
     Ending,
-    /// Written records may be lost. Nothing more is written.
+    /// Written records may be lost. Nothing else is written.
     Poisoned(Arc<str>),
 }
 
-/// How long to wait for the lock, which another process may hold briefly to check whether it is free.
+/// The time to wait for the lock, which another process may hold briefly to check whether it is free.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl FileJournal {
@@ -71,7 +71,8 @@ impl FileJournal {
         self.session
     }
 
-    /// Returns the queue of messages for the session; what was taken from it counts once this journal contains it.
+    /// Returns the queue of messages for the session. A taken message counts as delivered once this journal contains
+    /// it.
     pub fn queue(&self) -> SteeringQueue {
         self.queue.clone()
     }
@@ -83,7 +84,7 @@ impl FileJournal {
         self.sync_file()
     }
 
-    /// Writes that the session is resumed, and syncs.
+    /// Writes the record of a resume, and syncs.
     pub(super) fn write_resumed(
         &mut self,
         at: RunTime,
@@ -98,7 +99,7 @@ impl FileJournal {
         self.sync_file()
     }
 
-    /// Writes a state of the workspace.
+    /// Writes a record of the workspace's state.
     pub(super) fn write_checkpoint(
         &mut self,
         at: RunTime,
@@ -109,7 +110,7 @@ impl FileJournal {
         self.write_line(&RecordLine { ts, ..line })
     }
 
-    /// Writes that a run has ended for this reason: its own, or that of the evaluation of its answer.
+    /// Writes the end of a run with this reason, which is the run's own or that of the evaluation of its answer.
     pub(super) fn write_ended(
         &mut self,
         at: RunTime,
@@ -122,7 +123,7 @@ impl FileJournal {
         let line = self.record_line(at, RecordBody::Ended(&ended)).with_fingerprint(fingerprint);
         let hash_before = Some(digest_of(&self.hasher));
         let written = self.write_line(&RecordLine { ts, hash_before, ..line });
-        // The end summarizes records that can be synced without it.
+        // The end summarizes earlier records, which can be synced without it.
         if matches!(self.health, WriterHealth::Full(_)) {
             self.health = before;
         }
@@ -133,7 +134,7 @@ impl FileJournal {
         RecordLine { sync_time: self.sync_time, ..RecordLine::new(self.position.seq, at, body) }
     }
 
-    /// Fails if another process has deleted the file, or has truncated it. The reserved space does not count as length.
+    /// Fails if another process has deleted or truncated the file. The reserved space does not count as length.
     fn check_file(&self) -> Result<()> {
         let found = self.file.metadata().io_context("inspect", &self.path)?;
         let changed = match (found.nlink(), found.len()) {
@@ -146,7 +147,7 @@ impl FileJournal {
         Err(IoError { operation: "write to", path: self.path.clone(), source: changed }.into())
     }
 
-    /// Appends a line, all of it or nothing.
+    /// Appends a line: either the whole line or nothing.
     pub(super) fn write_line(&mut self, line: &RecordLine<'_>) -> Result<()> {
         self.check_file().inspect_err(|error| self.health = WriterHealth::Poisoned(text(error)))?;
         let mut buffer = mem::take(&mut self.buffer);
@@ -170,13 +171,13 @@ impl FileJournal {
         written.inspect_err(|error| self.truncate_partial(error))
     }
 
-    /// Removes half a record. If that fails too, the journal is poisoned.
+    /// Removes an incomplete record. If that fails, too, the journal is poisoned.
     fn truncate_partial(&mut self, reason: &JournalError) {
         let is_whole = self.file.metadata().is_ok_and(|found| found.len() == self.position.offset);
         let is_truncated =
             is_whole || self.reservation.truncate(&self.file, self.position.offset).is_ok();
         self.health = match &self.health {
-            // Also if the end of the run did not fit: a later, shorter record must not take its place.
+            // This applies even if the end of the run did not fit: a later, shorter record must not take its place.
             WriterHealth::Usable | WriterHealth::Full(_) | WriterHealth::Ending if is_truncated => {
                 WriterHealth::Full(text(reason))
             }
@@ -184,7 +185,7 @@ impl FileJournal {
         };
     }
 
-    /// Syncs the file. A failed sync is not retried, since the system would report success the second time.
+    /// Syncs the file. A failed sync is not retried, because the system would report success the second time.
     pub(super) fn sync_file(&mut self) -> Result<()> {
         if self.durability == Durability::Full {
             let started = Instant::now();
@@ -252,7 +253,7 @@ impl Drop for FileJournal {
         if !matches!(self.health, WriterHealth::Poisoned(_)) {
             let _ = self.reservation.truncate(&self.file, self.position.offset);
         }
-        // A child that another thread has forked shares the open file until it executes its program.
+        // Unlock explicitly: a child that another thread has forked shares the open file until it executes its program.
         let _ = self.file.unlock();
     }
 }

@@ -11,8 +11,8 @@ use crate::workspace::create_durable_folder;
 
 /// Creates a folder that only the user can access; with [`Durability::Full`], new folders are durable when this returns.
 ///
-/// Missing parents are created. A symbolic link or a folder of another user is rejected, since its contents would not
-/// be under the user's control. A folder that is open to others is closed to them.
+/// Missing parents are created. A symbolic link or a folder of another user is rejected, because its contents would not
+/// be under the user's control. If other users can access the folder, their access is removed.
 pub(super) fn create_durable(path: &Path, durability: Durability) -> Result<()> {
     create_durable_folder(path, durability)?;
     let found = fs::symlink_metadata(path).io_context("inspect", path)?;
@@ -34,10 +34,11 @@ pub(super) fn create_durable(path: &Path, durability: Durability) -> Result<()> 
     Ok(())
 }
 
-/// What architect makes in the folder of its state.
+/// The names of architect's own entries in its state folder.
 const OWN_ENTRIES: &str = "sessions workspaces caches tmp trusted_folders worktrees";
 
-/// Refuses a folder that is open to others and was made for something else: one with contents, but none of architect's.
+/// Rejects a folder that other users can access and that has contents, but none of architect's: it was created for
+/// another purpose.
 pub(super) fn refuse_shared(path: &Path) -> Result<()> {
     let is_open = fs::symlink_metadata(path).is_ok_and(|found| found.mode() & 0o077 != 0);
     let is_own = || OWN_ENTRIES.split(' ').any(|name| path.join(name).exists());
@@ -49,7 +50,7 @@ pub(super) fn refuse_shared(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Lists a folder, and retries when a signal interrupts that.
+/// Lists a folder, and retries if a signal interrupts the call.
 pub(super) fn read_dir(path: &Path) -> io::Result<ReadDir> {
     loop {
         match fs::read_dir(path) {

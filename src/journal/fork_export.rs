@@ -27,39 +27,39 @@ use crate::net::Secrets;
 use crate::types::{ConversationItem, MessageOrigin, RunTime, ToolResult, ToolStatus};
 use crate::workspace::{open_input, sync_folder};
 
-/// How a fork differs from its original.
+/// The differences between a fork and its original.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForkOptions {
-    /// The last record that both share; `None` for all of them.
+    /// The last shared record; `None` to share all records.
     pub after: Option<u64>,
-    /// The result that replaces the one in that record.
+    /// The result that replaces the tool result in that record.
     pub replacement: Option<ReplacementResult>,
-    /// What makes it a lane, which is compared with the original; `None` for a fork of the user.
+    /// The options of a lane, which is compared with the original; `None` for a fork of the user.
     pub lane: Option<LaneFork>,
-    /// A workspace of its own; `None` for that of the original.
+    /// The separate workspace of the fork; `None` for the workspace of the original.
     pub workspace: Option<WorkspaceIdentity>,
-    /// The wall-clock time.
+    /// The creation time of the fork.
     pub now: SystemTime,
 }
 
 impl ForkOptions {
-    /// Returns the options of a fork that is made at this time, and shares everything up to a record.
+    /// Creates the options of a fork that is made at this time, and shares everything up to a record.
     pub fn new(after: Option<u64>, now: SystemTime) -> Self {
         Self { after, replacement: None, lane: None, workspace: None, now }
     }
 }
 
-/// A fork that is compared with its original. `last` does not mean it.
+/// A fork that is compared with its original. The name `last` never refers to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneFork {
-    /// The task that replaces that of the original; `None` for the same one.
+    /// The task that replaces the original's task; `None` for the same task.
     pub task: Option<Arc<str>>,
 }
 
 /// A tool result that replaces another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplacementResult {
-    /// How the call ended.
+    /// The outcome of the call.
     pub status: ToolStatus,
     /// The text for the model.
     pub text: Arc<str>,
@@ -68,22 +68,22 @@ pub struct ReplacementResult {
 /// An imported session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedSession {
-    /// Its id: the one in the file, unless that is taken.
+    /// The id of the session: the id in the file, unless that is taken.
     pub session: SessionId,
     /// The number of its records.
     pub records: u64,
-    /// Whether an incomplete record at its end was left out.
+    /// Whether an incomplete record at its end was omitted.
     pub had_partial_record: bool,
 }
 
 impl SessionStore {
-    /// Creates a session that begins with the records of another one. It can be resumed with another model, prompt or
-    /// rules.
+    /// Creates a session that begins with the records of another session. It can be resumed with another model, prompt
+    /// or rules.
     ///
     /// # Errors
     ///
-    /// Fails if the session has no such record, if it is damaged and no record was named, if the record to be
-    /// replaced is not a tool result, and on an I/O error.
+    /// Fails if the session has no such record, if it is damaged and no record was named, if the record to replace is
+    /// not a tool result, and on an I/O error.
     pub fn fork(&self, parent: SessionId, fork: &ForkOptions) -> Result<SessionId> {
         let child = SessionId::generate();
         let reader = self.reader(parent)?;
@@ -100,7 +100,7 @@ impl SessionStore {
             return Err(JournalError::NoRecord { session: parent, seq: after, last });
         }
         let replaced = fork.replacement.as_ref().map(|_| after);
-        // A fork of a fork with files of its own has the same ones.
+        // A fork of a fork with its own files shares these files.
         let inherited = history.header.ancestry.is_some_and(|ancestry| ancestry.has_own_files);
         let has_own_files = fork.workspace.is_some() || inherited;
         let is_lane = fork.lane.is_some();
@@ -128,7 +128,7 @@ impl SessionStore {
         };
         let replacement = fork.replacement.as_ref();
         let claimed = self.claim_id(child)?;
-        // What the records name is there before them.
+        // The files that the records refer to must exist before the records.
         let outputs = self.outputs(child).copy_from(&self.outputs(parent));
         let copied = outputs.and_then(|()| self.share_contents(parent, child));
         copied.inspect_err(|_| self.remove_unpublished(child))?;
@@ -136,7 +136,8 @@ impl SessionStore {
         Ok(child)
     }
 
-    /// Gives a session the contents of another one's checkpoints, by hard links where the file system has them.
+    /// Shares the contents of the parent's checkpoints with the child, by hard links where the file system supports
+    /// them.
     fn share_contents(&self, parent: SessionId, child: SessionId) -> Result<(), JournalError> {
         let (from, to) = (self.checkpoint_folder(parent), self.checkpoint_folder(child));
         if !from.exists() {
@@ -153,8 +154,8 @@ impl SessionStore {
         Ok(sync_folder(&to, self.durability())?)
     }
 
-    /// Writes the records of a session to `out` as one self-contained file, without the mark that it was imported
-    /// here, and with secrets masked.
+    /// Writes the records of a session to `out` as one self-contained file. Secrets are masked, and the mark of an
+    /// import into this store is omitted.
     ///
     /// # Errors
     ///
@@ -171,7 +172,7 @@ impl SessionStore {
         }
     }
 
-    /// Writes the records of a session up to the first damaged one.
+    /// Writes the records of a session up to the first damaged record, as [`export`](Self::export) does.
     ///
     /// # Errors
     ///
@@ -281,7 +282,7 @@ impl SessionStore {
         let file =
             blobs::create_private_file(&temporary).io_context("create the file", &temporary)?;
         let mut copy = || {
-            // No other process knows the file; the lock shows that it is in use.
+            // No other process knows the file. The lock shows that it is in use.
             lock(&file, &temporary)?;
             let mut out = BufWriter::new(&file);
             let mut copy = RecordCopier::new(&mut out);
@@ -337,8 +338,8 @@ fn next_record(reader: &mut JournalReader) -> Result<Option<StoredRecord>> {
     })
 }
 
-/// Removes the digest of the state from a record that has one: behind a masked text, the state is another one. What
-/// comes before it in the record are numbers and names.
+/// Removes the digest of the state from a record, if it has one: after a masked text, the state differs. Only numbers
+/// and names precede the digest in the record.
 fn remove_mark(text: &mut Vec<u8>) {
     const MARK: &[u8] = b",\"mark\":\"";
     let Some(start) = memmem::find(text, MARK) else { return };
@@ -348,8 +349,8 @@ fn remove_mark(text: &mut Vec<u8>) {
     }
 }
 
-/// Removes the digest of a request from a record that has one: behind a masked text, another request is built. What comes
-/// before it in the record are numbers and names.
+/// Removes the digest of a request from a record, if it has one: after a masked text, the rebuilt request differs. Only
+/// numbers and names precede the digest in the record.
 fn remove_request(text: &mut Vec<u8>) {
     let Some(start) = memmem::find(text, b",\"request\":{") else { return };
     if let Some(length) = text[start..].iter().position(|byte| *byte == b'}') {
@@ -357,8 +358,8 @@ fn remove_request(text: &mut Vec<u8>) {
     }
 }
 
-/// Escapes the record so that no text in it is a command to a CI system that it may be printed to: `##[name]` and
-/// `##vso[name]` are commands anywhere in a line. The escaped bracket is the same JSON.
+/// Escapes the record so that no text in it is a command to a CI system that prints it: `##[name]` and `##vso[name]`
+/// are commands anywhere in a line. The escaped bracket is equivalent JSON.
 fn without_commands(text: Vec<u8>) -> Vec<u8> {
     if memmem::find(&text, b"##").is_none() {
         return text;
@@ -375,14 +376,14 @@ fn without_commands(text: Vec<u8>) -> Vec<u8> {
     clean
 }
 
-/// Returns the event with another result, if it has one.
+/// Returns the event with another result, if it is the completion of a tool call.
 fn replace_result(content: &StoredContent, instead: &ReplacementResult) -> Option<Event> {
     let StoredContent::Event(Event::ToolCompleted { id, result }) = content else { return None };
     let new = ToolResult::new(result.call.clone(), instead.status, Arc::clone(&instead.text));
     Some(Event::ToolCompleted { id: *id, result: ToolResult { duration: result.duration, ..new } })
 }
 
-/// Writes records one after the other, with new checksums.
+/// A writer of copied records, with new checksums.
 struct RecordCopier<'a> {
     out: &'a mut dyn Write,
     crc: u32,
@@ -400,7 +401,7 @@ impl<'a> RecordCopier<'a> {
         self.write_text(text)
     }
 
-    /// Writes a record unchanged, but for the hash of the records before it.
+    /// Writes a record. It is unchanged except for the hash of the records before it.
     fn write_record(&mut self, mut text: Vec<u8>, stored: &StoredRecord) -> Result<()> {
         if stored.hash_before.is_some() {
             record_line::replace_hash(&mut text, digest_of(&self.hasher));

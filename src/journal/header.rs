@@ -18,7 +18,7 @@ use crate::machine::{
 use crate::port::ToolSpec;
 use crate::types::{CallId, ConversationItem, RunRules, RunTime};
 
-/// The format that this release writes. It is increased when older releases must not ignore a change.
+/// The journal format that this release writes. It is increased when older releases must not ignore a change.
 pub const JOURNAL_FORMAT: u32 = 1;
 
 /// The first record of a session: its setup, rules, history and task.
@@ -26,17 +26,17 @@ pub const JOURNAL_FORMAT: u32 = 1;
 pub struct SessionHeader {
     /// The format of the journal.
     pub format: u32,
-    /// The version of the fingerprints' coverage; see [`Fingerprint::VERSION`].
+    /// The version of the fingerprints' input; see [`Fingerprint::VERSION`].
     #[serde(rename = "marks")]
     pub fingerprint_version: u32,
-    /// Whether each resume and each end has the hash of the records before it. The first releases wrote none.
+    /// Whether each resume and each end has the hash of the records before it. The first releases wrote no hashes.
     #[serde(default, rename = "chains", skip_serializing_if = "std::ops::Not::not")]
     pub has_hashes: bool,
     /// The session.
     pub session: SessionId,
     /// The program that created it, with its version.
     pub program: String,
-    /// When it was created.
+    /// The time of its creation.
     pub created: WallTime,
     /// Its origin, if it is a fork or was imported.
     #[serde(default, rename = "lineage", skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ pub struct SessionHeader {
     pub setup: SessionSetup,
     /// The rules of the run.
     pub rules: RunRules,
-    /// Bytes of the system prompt and the tools, for the estimate of the context size.
+    /// The bytes of the system prompt and the tools, for the estimate of the context size.
     #[serde(rename = "fixed")]
     pub fixed_bytes: u64,
     /// The conversation before the task.
@@ -65,7 +65,7 @@ pub struct SessionHeader {
     pub task: ConversationItem,
 }
 
-/// The setup of a session, which may change each time that it is resumed.
+/// The setup of a session, which may change with each resume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSetup {
     /// The model, as the user names it.
@@ -81,10 +81,10 @@ pub struct SessionSetup {
     /// The JSON Schema of the final answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Arc<Value>>,
-    /// The settings that the bytes of requests depend on; null if they are not known.
+    /// The settings that the bytes of requests depend on; null if they are unknown.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub requests: Value,
-    /// Further options of the run, to be used when it is resumed.
+    /// Further options of the run, which a resume uses.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub options: Value,
 }
@@ -92,17 +92,18 @@ pub struct SessionSetup {
 /// The origin of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ancestry {
-    /// The session whose records it begins with.
+    /// The session from which the first records were copied.
     pub session: SessionId,
-    /// The last of those records.
+    /// The last of the copied records.
     pub seq: u64,
-    /// The replaced tool result among them.
+    /// The copied record whose tool result was replaced, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<u64>,
-    /// Whether it has files of its own, in the workspace of its header: that of those records doesn't count.
+    /// Whether the session has its own files, in the workspace of its header. The workspace in the copied records then
+    /// doesn't count.
     #[serde(default, skip_serializing_if = "is_false")]
     pub has_own_files: bool,
-    /// Whether it was made to be compared with its original.
+    /// Whether the session was created for a comparison with its original.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_lane: bool,
 }
@@ -113,7 +114,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Ancestry {
-    /// Returns whether the workspace of a record is replaced by that of the header.
+    /// Returns whether the header's workspace replaces the workspace of this record.
     pub(super) fn moves(&self, seq: u64) -> bool {
         self.has_own_files && seq <= self.seq
     }
@@ -129,10 +130,10 @@ pub struct ParentCall {
 }
 
 impl ParentCall {
-    /// Takes the place of a tool call in a session that evaluates the answer of another one.
+    /// The id that replaces a tool call's id if the dispatched session evaluates the answer.
     pub const EVALUATION: &str = "evaluation";
 
-    /// Returns the dispatcher of a session that evaluates an answer.
+    /// Creates the parent of a session that evaluates the answer of this session.
     pub fn evaluation(session: SessionId) -> Self {
         Self { session, call: Self::EVALUATION.into() }
     }
@@ -143,42 +144,43 @@ impl ParentCall {
     }
 }
 
-/// A session was resumed: after a crash, an interrupt or its end.
+/// The record of a resume: after a crash, an interrupt or the end of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResumedRecord {
     /// The setup from now on; `None` if unchanged.
     #[serde(default, rename = "setting", skip_serializing_if = "Option::is_none")]
     pub setup: Option<SessionSetup>,
-    /// How the machine continues.
+    /// The parameters with which the machine continues.
     #[serde(flatten)]
     pub resumption: Resumption,
 }
 
-/// How a run ended. A second one follows if the evaluation of the answer decides otherwise; the newest one counts.
+/// The record of a run's end. A second record follows if the evaluation of the answer decides otherwise; the newest one
+/// counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedRecord {
     /// `success`, `partial` or `failed`.
     pub status: String,
-    /// Why it ended.
+    /// The name of the stop reason.
     pub reason: String,
-    /// Replies with tool calls.
+    /// The number of replies with tool calls.
     pub steps: u32,
-    /// Model calls.
+    /// The number of model calls.
     #[serde(rename = "calls")]
     pub model_calls: u32,
-    /// Micro-dollars.
+    /// The cost in micro-dollars.
     pub cost: u64,
     /// Input and output tokens.
     pub tokens: u64,
 }
 
-/// A wall-clock time, for people. Records are ordered by their sequence numbers alone.
+/// A wall-clock time, for display. Records are ordered by their sequence numbers alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WallTime(Timestamp);
 
 impl EndedRecord {
-    /// Returns the record of a run that has ended like this, for its own reason or that of the evaluation of its answer.
+    /// Creates the record of a run's end, with its own stop reason or that of the evaluation of its answer.
     pub fn new(done: &Done, reason: StopReason) -> Self {
         Self {
             status: reason.status().as_str().to_owned(),
@@ -192,7 +194,7 @@ impl EndedRecord {
 }
 
 impl SessionHeader {
-    /// Returns the header of a new session.
+    /// Creates the header of a new session.
     pub fn new(
         session: SessionId,
         now: SystemTime,
@@ -242,13 +244,13 @@ impl SessionHeader {
 }
 
 impl WallTime {
-    /// Returns the time this long after.
+    /// Returns the time that is later by this duration.
     pub fn plus(self, time: RunTime) -> Self {
         let later = self.0.saturating_add(Duration::from_micros(time.0));
         Self(later.unwrap_or(Timestamp::MAX))
     }
 
-    /// Returns the time this long before.
+    /// Returns the time that is earlier by this duration.
     pub fn minus(self, time: RunTime) -> Self {
         let earlier = self.0.saturating_sub(Duration::from_micros(time.0));
         Self(earlier.unwrap_or(Timestamp::MIN))

@@ -1,13 +1,13 @@
-//! The files that a call has read, for results that were stored before [`ToolResult::reads`] existed.
+//! The files that a call has read, for results from before [`ToolResult::reads`] existed.
 //!
-//! A compaction lists the files that were read. A session must replay to the same list, so the reads of an old result are
+//! A compaction lists the files that were read. A replay must produce the same list, so the reads of an old result are
 //! taken from the arguments of its call, as the release that wrote it did.
 
 use crate::machine::{Event, State};
 use crate::tools::implied_read;
 use crate::types::{ConversationItem, ToolCall, ToolExchange, ToolResult};
 
-/// Returns an event of a run in this state, with the reads of a tool's result filled in if they are missing.
+/// Returns an event of a run in this state. If the reads of a tool's result are missing, they are added.
 pub(super) fn complete_event(event: Event, state: &State) -> Event {
     match (event, state) {
         (Event::ToolCompleted { id, result }, State::Executing(executing)) => {
@@ -22,7 +22,7 @@ pub(super) fn complete_event(event: Event, state: &State) -> Event {
     }
 }
 
-/// Returns an item of a stored conversation, with the reads of its results filled in where they are missing.
+/// Returns an item of a stored conversation. Missing reads of its results are added.
 pub(super) fn complete_item(item: &ConversationItem) -> ConversationItem {
     let ConversationItem::Exchange(exchange) = item else { return item.clone() };
     let pairs = exchange.reply().calls().zip(exchange.results());

@@ -1,4 +1,4 @@
-//! Reads a journal: its longest valid prefix, and what follows it.
+//! The reader of a journal: its longest valid prefix, and the data after it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -15,9 +15,9 @@ use crate::types::Sha256Digest;
 /// A position in a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalPosition {
-    /// Bytes of the valid prefix.
+    /// The length of the valid prefix in bytes.
     pub offset: u64,
-    /// Records in it; the sequence number of the next one.
+    /// The number of its records, which is the sequence number of the next record.
     pub seq: u64,
     /// The checksum that the next record continues.
     pub crc: u32,
@@ -26,13 +26,13 @@ pub struct JournalPosition {
 /// The records after damage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecordsAfterDamage {
-    /// How many records are intact by themselves.
+    /// The number of records that are intact by themselves.
     pub(super) count: u64,
-    /// Whether one of them was written after a sync.
+    /// Whether one of these records was written after a sync.
     pub(super) is_synced: bool,
 }
 
-/// Reads a journal record by record, in bounded memory.
+/// A reader of a journal, record by record, in bounded memory.
 #[derive(Debug)]
 pub struct JournalReader {
     path: PathBuf,
@@ -40,13 +40,13 @@ pub struct JournalReader {
     blobs: BlobStore,
     line: Vec<u8>,
     position: JournalPosition,
-    /// Hashes the valid prefix, if it is wanted.
+    /// The hasher of the valid prefix, if hashes are requested.
     hasher: Option<Sha256>,
-    /// Whether the newest record has another hash of those before it than they have.
+    /// Whether the newest record contains a wrong hash of the records before it.
     has_wrong_hash: bool,
 }
 
-/// The longest line that was ever written.
+/// The maximum length of a line that any release has written, in bytes.
 const MAX_LINE_BYTES: u64 = 256 << 20;
 
 impl JournalReader {
@@ -62,22 +62,22 @@ impl JournalReader {
         }
     }
 
-    /// Returns the reader with a hash of what it reads.
+    /// Returns the reader with a hash of the data that it reads.
     pub(super) fn with_hash(self) -> Self {
         Self { hasher: Some(Sha256::new()), ..self }
     }
 
-    /// Returns the SHA-256 of the valid prefix that was read so far, if it is wanted.
+    /// Returns the SHA-256 of the valid prefix that was read so far, if hashes are requested.
     pub(super) fn hash(&self) -> Option<Sha256Digest> {
         self.hasher.as_ref().map(digest_of)
     }
 
-    /// Returns the hasher of the valid prefix, if it is wanted.
+    /// Returns the hasher of the valid prefix, if hashes are requested.
     pub(super) fn into_hasher(self) -> Option<Sha256> {
         self.hasher
     }
 
-    /// Returns whether the newest record has another hash of those before it than they have.
+    /// Returns whether the newest record contains a wrong hash of the records before it.
     pub(super) fn has_wrong_hash(&self) -> bool {
         self.has_wrong_hash
     }
@@ -87,7 +87,7 @@ impl JournalReader {
         self.position
     }
 
-    /// Returns the last record as it is written, without its checksum.
+    /// Returns the last record as it was written, without its checksum.
     pub(super) fn last_record(&self) -> Vec<u8> {
         let body = record_line::unseal(&self.line).map_or(&[][..], |(body, _)| body);
         [body, b"}"].concat()
@@ -101,7 +101,7 @@ impl JournalReader {
     ///
     /// # Errors
     ///
-    /// Fails if the file can't be read; damage is returned, not an error.
+    /// Fails if the file can't be read. Damage is a result, not an error.
     pub fn read(&mut self) -> Result<ReadRecord> {
         Ok(match self.next_intact()? {
             Ok(crc) => self.parse(crc),
@@ -109,7 +109,7 @@ impl JournalReader {
         })
     }
 
-    /// Reads the next record; an event is verified by its checksum and sequence number, and only its kind is returned.
+    /// Reads the next record. An event is verified by its checksum and sequence number, and only its kind is returned.
     ///
     /// # Errors
     ///
@@ -174,13 +174,13 @@ impl JournalReader {
             JournalPosition { offset: offset + self.line.len() as u64 + 1, seq: seq + 1, crc };
     }
 
-    /// Returns whether the last line contains zeros, as when a part of it never reached the disk. No record contains
-    /// any.
+    /// Returns whether the last line contains zero bytes, as when a part of it never reached the disk. No record
+    /// contains any.
     pub(super) fn has_zeros(&self) -> bool {
         self.line.contains(&0)
     }
 
-    /// Looks for intact records after damage: damage before them is not a torn end.
+    /// Searches for intact records after damage. If there are any, the damage is not a torn end.
     ///
     /// # Errors
     ///

@@ -5,10 +5,10 @@
 //!                          (texts, messages in ID/)                   └──▶ index, trace, export
 //! ```
 //!
-//! One line of JSON per record, with its sequence number and a checksum that continues the one of the line before.
-//! A writer hashes all lines with SHA-256, and stores the hash where a run is resumed or ends; texts in files of their own
-//! are covered by their digests in the lines. One process writes, any can read. Everything else (the state of a session,
-//! how it is resumed, the [`index`] across sessions) is computed from these lines.
+//! A record is one line of JSON, with its sequence number and a checksum that continues the checksum of the previous
+//! line. A writer hashes all lines with SHA-256, and stores the hash where a run is resumed or ends. Texts in separate
+//! files are covered by their digests in the lines. One process writes, any process can read. Everything else (the
+//! state of a session, its resume, the [`index`] across sessions) is computed from these lines.
 
 mod blobs;
 mod error;

@@ -24,17 +24,17 @@ pub struct StoredRecord {
     pub seq: u64,
     /// The session time.
     pub at: RunTime,
-    /// The wall-clock time, in records that show it to people.
+    /// The wall-clock time, in records that show it to users.
     pub ts: Option<WallTime>,
-    /// The fingerprint of the machine before it.
+    /// The fingerprint of the machine before the record.
     pub fingerprint: Option<StoredFingerprint>,
-    /// The timing of the model call that it completes.
+    /// The timing of the model call that the record completes.
     pub timing: Option<CallTiming>,
-    /// The time that syncs took since the record before.
+    /// The time that syncs took since the previous record.
     pub sync_time: TimeSpan,
-    /// The messages from other processes that it contains.
+    /// The messages from other processes that the record contains.
     pub message_ids: Vec<MessageId>,
-    /// The SHA-256 of all records before it, in records at which a run begins again or ends.
+    /// The SHA-256 of all records before it, in records at which a run is resumed or ends.
     pub hash_before: Option<Sha256Digest>,
     /// Its content.
     pub content: StoredContent,
@@ -45,7 +45,7 @@ pub struct StoredRecord {
 /// The content of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoredContent {
-    /// The header; the first record, and no other.
+    /// The header. Only the first record is one.
     Header(Box<SessionHeader>),
     /// An event that the machine accepted.
     Event(Event),
@@ -92,7 +92,7 @@ pub struct StoredFingerprint {
     pub digest: Option<Digest>,
 }
 
-/// A record to be written, with its fields in their order.
+/// A record to write, with its fields in their order.
 #[derive(Serialize)]
 pub(super) struct RecordLine<'a> {
     pub(super) seq: u64,
@@ -116,7 +116,7 @@ pub(super) struct RecordLine<'a> {
     pub(super) body: RecordBody<'a>,
 }
 
-/// The content of a record to be written.
+/// The content of a record to write.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RecordBody<'a> {
@@ -128,7 +128,7 @@ pub(super) enum RecordBody<'a> {
     Ended(&'a EndedRecord),
 }
 
-/// The same fields, for reading.
+/// The fields of a record, for reading.
 #[derive(Deserialize)]
 struct ParsedFields<'a> {
     seq: u64,
@@ -183,7 +183,7 @@ static IMAGES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"imag
 /// Lines longer than this are searched for texts to store separately.
 const LONG_LINE: usize = 64 << 10;
 
-/// Texts longer than this are stored in a file of their own.
+/// Texts longer than this are stored in separate files.
 const LONG_TEXT: usize = 32 << 10;
 
 // Serde requires a reference.
@@ -227,7 +227,7 @@ impl<'a> RecordLine<'a> {
             Err(error) => return Err(unwritable(error)),
         };
         if is_long {
-            // A long text is copied once, and not into a line of which it is taken again.
+            // Extract long texts from a JSON value: each is copied once, and not into a line first.
             let mut value = serde_json::to_value(self).map_err(unwritable)?;
             let mut moved = BTreeMap::new();
             extract_long_texts(&mut value, "", blobs, &mut moved)?;
@@ -243,7 +243,7 @@ impl<'a> RecordLine<'a> {
     }
 }
 
-/// Writes a line, and fails once it is longer than [`LONG_LINE`].
+/// A writer that fails once the line is longer than [`LONG_LINE`].
 struct ShortWriter<'a> {
     out: &'a mut Vec<u8>,
 }
@@ -268,7 +268,8 @@ fn is_image(pointer: &str) -> bool {
     fields.next() == Some("data") && fields.nth(1) == Some("images")
 }
 
-/// Moves the long texts and the images of the value at this JSON pointer into files of their own, and leaves empty ones in their places.
+/// Moves the long texts and the images of the value at this JSON pointer into separate files, and leaves empty texts in
+/// their places.
 fn extract_long_texts(
     value: &mut Value,
     pointer: &str,
@@ -296,7 +297,8 @@ fn extract_long_texts(
 
 /// Appends the checksum to a JSON object that has at least one field, and ends the line.
 ///
-/// Each checksum continues the one of the line before, so that a missing, repeated or moved line is detected as well.
+/// Each checksum continues the checksum of the previous line, so that a missing, repeated or moved line is detected as
+/// well.
 pub(crate) fn seal(line: &mut Vec<u8>, before: u32) -> u32 {
     line.pop();
     let crc = checksum(line, before);
@@ -307,8 +309,8 @@ pub(crate) fn seal(line: &mut Vec<u8>, before: u32) -> u32 {
     crc
 }
 
-/// Replaces the stored hash of the records before a record that has one: in a copy, other records come before it. What
-/// precedes it in the record are numbers and names.
+/// Replaces the stored hash of the records before a record, if it has one: in a copy, other records precede it. Only
+/// numbers and names precede the hash in the record.
 pub(super) fn replace_hash(record: &mut [u8], hash: Sha256Digest) {
     if let Some(start) = memmem::find(record, HASH) {
         let digits = hash.to_string();
@@ -319,7 +321,7 @@ pub(super) fn replace_hash(record: &mut [u8], hash: Sha256Digest) {
     }
 }
 
-/// Splits a line without its end into its body and its checksum, without verifying that.
+/// Splits a line without its end into its body and its checksum. The checksum is not verified.
 pub(super) fn unseal(line: &[u8]) -> Result<(&[u8], u32), RecordDamage> {
     let (body, seal) = line
         .split_at_checked(line.len().wrapping_sub(SEAL_LENGTH))
@@ -331,13 +333,13 @@ pub(super) fn unseal(line: &[u8]) -> Result<(&[u8], u32), RecordDamage> {
     Ok((body, crc.ok_or(RecordDamage::NoChecksum)?))
 }
 
-/// Returns the checksum of a line if it continues the one before.
+/// Returns the checksum of a line if it continues the previous checksum.
 pub(crate) fn verify_seal(line: &[u8], before: u32) -> Result<u32, RecordDamage> {
     let (body, crc) = unseal(line)?;
     if checksum(body, before) == crc { Ok(crc) } else { Err(RecordDamage::WrongChecksum) }
 }
 
-/// Returns whether there was a sync between a record and the one before.
+/// Returns whether there was a sync between a record and the previous one.
 pub(super) fn is_after_sync(line: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Synced {
@@ -349,13 +351,13 @@ pub(super) fn is_after_sync(line: &[u8]) -> bool {
 
 /// Returns the kind of the event in an intact line, without parsing the event.
 ///
-/// `None` if the line has to be parsed: it is not an event or has an unknown kind, it is not the record `seq`, its
-/// fields are in another order than they are written, or some of its texts are stored separately.
+/// Returns `None` if the line has to be parsed: it is not an event or has an unknown kind, it is not the record `seq`,
+/// its fields are not in the order in which they are written, or some of its texts are stored separately.
 pub(super) fn event_kind(line: &[u8], seq: u64) -> Option<EventKind> {
     let fields = line.strip_prefix(format!("{{\"seq\":{seq},").as_bytes())?;
     let (before, event) = fields.split_at(memmem::find(fields, EVENT)?);
     let has = |text: &[u8], key: &[u8]| memmem::find(text, key).is_some();
-    // Quotation marks in a text are escaped, so what looks like a key is one.
+    // Quotation marks in a text are escaped, so a match is always a key.
     if OTHER_BODIES.iter().any(|key| has(before, key)) || has(event, BLOBS) {
         return None;
     }
@@ -370,7 +372,7 @@ pub(super) fn checksum(body: &[u8], before: u32) -> u32 {
     hasher.finalize()
 }
 
-/// Parses a verified line; long texts are read from `blobs`.
+/// Parses a verified line. Long texts are read from `blobs`.
 pub(super) fn read_record(line: &[u8], store: &BlobStore) -> ReadRecord {
     let parse = |line: &[u8]| match serde_json::from_slice::<ParsedFields<'_>>(line) {
         Ok(read) => Ok(read.into_record()),
@@ -387,8 +389,8 @@ pub(super) fn read_record(line: &[u8], store: &BlobStore) -> ReadRecord {
     read().map_or_else(|found| found, |stored| ReadRecord::Record(Box::new(stored)))
 }
 
-/// Returns a record, with or without its checksum, with all its texts in their places and without what concerns this
-/// store alone. The error is damage, or content that this release does not know.
+/// Returns a record, with or without its checksum, with all its texts in their places and without the fields that
+/// concern only this store. The error is damage, or content that this release doesn't know.
 pub(super) fn restore_long_texts(
     line: &[u8],
     moved: &BTreeMap<String, BlobRef>,
@@ -416,7 +418,7 @@ pub(super) fn restore_long_texts(
 }
 
 impl StoredRecord {
-    /// Returns a record as it is read that has content and nothing else.
+    /// Creates a record that has content and nothing else, as the reader returns it.
     pub(super) fn of(seq: u64, at: RunTime, content: StoredContent) -> Self {
         Self {
             seq,

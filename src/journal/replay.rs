@@ -1,4 +1,4 @@
-//! Replays a journal through the machine that wrote it, offline.
+//! Offline replay of a journal through the machine.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -21,12 +21,12 @@ use crate::types::{
     RunTime, Sha256Digest, TimeSpan, Tokens,
 };
 
-/// The state of a session, and what a resume needs to know of its records.
+/// The state of a session, and the data that a resume needs from its records.
 #[derive(Clone, Debug)]
 pub struct SessionHistory {
     /// The header.
     pub header: SessionHeader,
-    /// Its present setup.
+    /// The current setup.
     pub setup: SessionSetup,
     /// The machine after the newest event.
     pub machine: Machine,
@@ -38,45 +38,45 @@ pub struct SessionHistory {
     pub epoch: WallTime,
     /// The usage so far.
     pub costs: CostBreakdown,
-    /// The same by model, in the order of their first calls.
+    /// The usage by model, in the order of the models' first calls.
     pub models: Vec<ModelUsage>,
-    /// Completed model calls: answered, failed or given up, including those of sub-agents. A call that a crash or an
-    /// interrupt cut off is not among them; the session makes it again.
+    /// The number of completed model calls: answered, failed or given up, including those of sub-agents. A call that a
+    /// crash or an interrupt cut off is not counted; the session makes it again.
     pub finished_calls: u32,
-    /// How the newest run ended; `None` if it has not ended, or if the session was resumed since.
+    /// The end of the newest run; `None` if it has not ended, or if the session was resumed since.
     pub ended: Option<EndedRecord>,
     /// The recorded states of the workspace, oldest first.
     pub checkpoints: Vec<StoredCheckpoint>,
     /// Whether the user has restored an earlier state of the files since the newest event.
     pub(super) is_restored: bool,
-    /// The results of calls that may have changed the workspace, by their records.
+    /// The records with results of calls that may have changed the workspace.
     pub change_records: Vec<u64>,
-    /// The newest record, if the session was just resumed.
+    /// The parameters of the resume, if the newest record is one.
     pub(super) resumption: Option<Resumption>,
-    /// The record with the present setup.
+    /// The record with the current setup.
     setup_record: u64,
     /// The messages from other processes that records contain.
     pub(super) delivered_messages: BTreeSet<MessageId>,
-    /// What the running calls were authorized for.
+    /// The authorized intents of the running calls.
     pub(super) intents: HashMap<CallId, CallIntent>,
-    /// Those of them that change nothing.
+    /// The running calls that change nothing.
     pub(super) reading: HashSet<CallId>,
-    /// What the sub-agents of the newest reply's calls have reported.
+    /// The reported usage of the sub-agents of the newest reply's calls.
     pub(super) subagent_usage: HashMap<CallId, PricedUsage>,
-    /// The commands that calls have started in the background since the session was resumed, without those of which it is
-    /// known that they have ended.
+    /// The background commands that calls have started since the session was resumed, except those that are known to
+    /// have ended.
     pub(super) background_commands: Vec<(CallId, Arc<str>)>,
     /// The worktrees of sub-agents whose calls are over.
     pub(super) finished_worktrees: Vec<Arc<str>>,
     /// The files that calls replaced since the session was resumed, with their digests.
     pub(super) replaced_files: BTreeMap<FilePath, Option<Arc<str>>>,
-    /// All changes of files that calls were authorized for.
+    /// All authorized changes of files.
     pub edits: Vec<AuthorizedEdit>,
-    /// The newest record.
+    /// The sequence number of the newest record.
     pub last_seq: u64,
 }
 
-/// A change of files that a call was authorized for.
+/// An authorized change of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorizedEdit {
     /// The call.
@@ -85,8 +85,8 @@ pub struct AuthorizedEdit {
     pub files: Arc<[FileDigests]>,
     /// The record of the authorization.
     pub authorized: u64,
-    /// The record of the result, and whether the change was made; `None` if the call was interrupted, and the files did not
-    /// show, when the session was resumed, that it was made.
+    /// The record of the result, and whether the change was made. `None` if the call was interrupted and the files did
+    /// not show at the resume that the change was made.
     pub completed: Option<(u64, bool)>,
 }
 
@@ -111,17 +111,17 @@ impl StoredCheckpoint {
 pub struct ReplayedRecord {
     /// The fingerprint before the record.
     pub fingerprint: Fingerprint,
-    /// Whether the machine accepted it; its output is then in [`SessionHistory::output`].
+    /// Whether the machine accepted it. Its output is then in [`SessionHistory::output`].
     pub is_advanced: bool,
-    /// Where the replay differs from the stored records, if it does here.
+    /// The difference between the replay and the stored records, if it begins here.
     pub divergence: Option<Divergence>,
-    /// The SHA-256 of the journal up to the record, if it is wanted.
+    /// The SHA-256 of the journal up to the record, if hashes are requested.
     pub hash: Option<Sha256Digest>,
-    /// Whether the record has another hash of those before it than they have, if hashes are wanted.
+    /// Whether the record contains a wrong hash of the records before it, if hashes are requested.
     pub has_wrong_hash: bool,
 }
 
-/// A record that was written in another state than the replay is in.
+/// A record that was written in another state than the replay's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
     /// The record.
@@ -132,29 +132,29 @@ pub struct Divergence {
     pub stored: StoredFingerprint,
     /// The computed fingerprint.
     pub replayed: Fingerprint,
-    /// The record whose outcome differs.
+    /// The earlier record whose outcome differs.
     pub previous: u64,
 }
 
-/// Where the valid prefix of a journal ends, and why.
+/// The end of a journal's valid prefix, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalEnd {
-    /// The valid prefix.
+    /// The end of the valid prefix.
     pub position: JournalPosition,
-    /// What follows it.
+    /// The data after it.
     pub kind: JournalEndKind,
-    /// The SHA-256 of the valid prefix, if it is wanted.
+    /// The SHA-256 of the valid prefix, if hashes are requested.
     pub hash: Option<Sha256Digest>,
 }
 
-/// What follows the valid prefix of a journal.
+/// The data after the valid prefix of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalEndKind {
-    /// Nothing.
+    /// No data: the whole journal is valid.
     Whole,
-    /// What a crash leaves: half a record, and after it no intact one that was written after a sync.
+    /// The result of a crash: an incomplete record, and after it no intact record that was written after a sync.
     Torn(RecordDamage),
-    /// Something that makes the session read-only.
+    /// Data that makes the session read-only.
     ReadOnly(ReadOnlyReason),
 }
 
@@ -165,8 +165,8 @@ impl JournalPosition {
 }
 
 impl JournalEnd {
-    /// Returns why records after the valid prefix are missing; `None` if none are known to be. Half a line at the end
-    /// is what a crash leaves, and what a journal ends with while it is written.
+    /// Returns the reason why records after the valid prefix are missing; `None` if no records are known to be missing.
+    /// An incomplete line at the end is the result of a crash, or belongs to a journal that is being written.
     pub fn damage(&self) -> Option<ReadOnlyReason> {
         match &self.kind {
             JournalEndKind::Whole
@@ -277,7 +277,7 @@ impl SessionHistory {
         ModelUsage::add_between(&mut self.models, &self.setup.model, change);
     }
 
-    /// Returns for which reason the run has ended; `None` if it has not.
+    /// Returns the reason why the run has ended; `None` if it has not ended.
     pub fn stop_reason(&self) -> Option<StopReason> {
         let outcome = self.machine.state.outcome()?;
         // The evaluation of an answer decides after the machine.
@@ -291,20 +291,20 @@ impl SessionHistory {
         self.header.is_imported(self.setup_record)
     }
 
-    /// Returns whether the session is a fork that begins in a workspace of its own, and was not resumed there yet.
+    /// Returns whether the session is a fork that begins in its own workspace, and was not resumed there yet.
     pub(super) fn is_moved(&self) -> bool {
         self.header.ancestry.is_some_and(|ancestry| ancestry.moves(self.setup_record))
     }
 
-    /// Returns whether the task is done for the present agent and model.
+    /// Returns whether the task is done for the current agent and model.
     pub(super) fn is_finished_for(&self, setup: &SessionSetup) -> bool {
         let State::Done(done) = &self.machine.state else { return false };
         let is_same = self.setup.agent == setup.agent && self.setup.model == setup.model;
         is_same && done.outcome.reason.status() == RunStatus::Success
     }
 
-    /// Returns whether a session that a running call has dispatched is not this one's to go on with: that of the original of
-    /// a fork, or one that an import names.
+    /// Returns whether a session that a running call has dispatched must not be resumed by this session: it belongs to
+    /// the original of a fork, or comes from an import.
     pub(super) fn is_foreign(&self, session: &str, delegated: &[Self]) -> bool {
         let is_other = |child: &Self| {
             let dispatcher = child.header.dispatched_by.as_ref().map(|parent| parent.session);
@@ -313,7 +313,7 @@ impl SessionHistory {
         self.header.imported_up_to.is_some() || delegated.iter().any(is_other)
     }
 
-    /// Returns the usage, with that of a call whose reply is lost because its process has ended.
+    /// Returns the usage, including that of a call whose reply is lost because its process has ended.
     pub(crate) fn costs_with_lost_call(&self) -> CostBreakdown {
         let (state, mut costs) = (&self.machine.state, self.costs);
         costs.add((state.kind(), state.run().used), None, abandon(state.clone()).run());
@@ -329,7 +329,7 @@ impl SessionHistory {
         sessions.collect()
     }
 
-    /// Fingerprints are compared only if they cover the same.
+    /// Compares the stored fingerprint with the computed one, if both have the same version.
     fn find_divergence(&self, stored: &StoredRecord, found: Fingerprint) -> Option<Divergence> {
         let mark = stored.fingerprint.as_ref()?;
         if self.header.fingerprint_version != Fingerprint::VERSION || mark.matches(found) {
@@ -344,7 +344,7 @@ impl SessionHistory {
         })
     }
 
-    /// Remembers what a resume needs to know of an event.
+    /// Stores the data that a resume needs from an event.
     fn remember_event(&mut self, seq: u64, event: &Event) {
         match event {
             Event::Authorized {
@@ -398,7 +398,7 @@ impl SessionHistory {
             Event::Replied { .. } => {
                 self.subagent_usage.clear();
                 let ended = self.intents.drain();
-                // Those of calls that were interrupted.
+                // The worktrees of interrupted calls.
                 let worktrees = ended.filter_map(|(_, intent)| intent.worktree().cloned());
                 self.finished_worktrees.extend(worktrees);
                 self.reading.clear();
@@ -407,7 +407,7 @@ impl SessionHistory {
         }
     }
 
-    /// The session is resumed. From now on only its own changes are remembered: the model knows of earlier ones.
+    /// Handles a resume. From now on, only later changes are tracked, because the model knows of earlier ones.
     fn remember_recovered(&mut self, seq: u64, resumption: &Resumption) {
         self.replaced_files.clear();
         self.background_commands.clear();
@@ -421,7 +421,7 @@ impl SessionHistory {
                 self.remember_files(intent);
             }
         }
-        // These go on.
+        // Calls in worktrees without a result continue.
         let is_open = |call: &CallId| resumption.recovered.iter().all(|found| found.call != *call);
         intents.retain(|call, intent| intent.worktree().is_some() && is_open(call));
         self.intents = intents;
@@ -436,7 +436,7 @@ impl SessionHistory {
     }
 }
 
-/// Adds the end of a call to its edit, if it is one.
+/// Adds the end of a call to its edit, if the call is an edit.
 fn complete_edit(edits: &mut [AuthorizedEdit], call: &CallId, completed: (u64, bool)) {
     let is_its = |edit: &&mut AuthorizedEdit| edit.completed.is_none() && edit.call == *call;
     if let Some(edit) = edits.iter_mut().rev().find(is_its) {
@@ -461,12 +461,12 @@ fn ends_run(event: &Event) -> bool {
     )
 }
 
-/// Returns whether an event is the end of a call that was not sent, since a budget did not cover it.
+/// Returns whether an event is the end of a call that was not sent because a budget did not cover it.
 fn is_unpaid(event: &Event) -> bool {
     matches!(event, Event::CallFailed { fault, .. } if fault.kind == FaultKind::Budget)
 }
 
-/// Replays a journal record by record, and calls `see` with each one and its result.
+/// Replays a journal record by record, and calls `see` with each record and its result.
 ///
 /// # Errors
 ///
@@ -516,7 +516,7 @@ pub(super) fn replay(
         }
         JournalEndKind::Torn(damage) => match reader.scan_after_damage()? {
             RecordsAfterDamage { count: 0, .. } => JournalEndKind::Torn(damage),
-            // A power cut may leave some of the records since the newest sync, and not others before them.
+            // A power cut may preserve some records since the newest sync, but not others before them.
             RecordsAfterDamage { is_synced: false, .. } if is_synced && is_hole => {
                 JournalEndKind::Torn(damage)
             }

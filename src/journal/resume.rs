@@ -1,4 +1,5 @@
-//! Resumes a session: first, what was running when its process ended is examined, decided and recorded.
+//! Resume of a session: the calls that were running when its process ended are examined first, and their results are
+//! decided and recorded.
 
 use std::fs::Metadata;
 use std::io;
@@ -27,22 +28,22 @@ use crate::types::{
 };
 use crate::workspace::{leftover_path, remove_unneeded};
 
-/// A session that this process has opened to resume it.
+/// A session that this process has opened in order to resume it.
 #[derive(Debug)]
 pub struct OpenedSession {
-    /// Its journal, locked.
+    /// The journal, which is locked.
     pub(super) journal: FileJournal,
     /// The machine after the newest event.
     pub history: SessionHistory,
-    /// The histories of the sub-agents that its running calls have dispatched.
+    /// The histories of the sub-agents that the running calls have dispatched.
     pub(super) delegated: Vec<SessionHistory>,
-    /// Where the torn end of the journal was saved, if there was one.
+    /// The file in which the torn end of the journal was saved, if there was one.
     pub saved_tail: Option<PathBuf>,
-    /// The baseline of its limits, which the caller may reset.
+    /// The baseline of the limits, which the caller may reset.
     pub limit_baseline: LimitBaseline,
 }
 
-/// How to resume a session.
+/// The options for resuming a session.
 #[derive(Clone, Debug)]
 pub struct ResumeOptions {
     /// The wall-clock time.
@@ -51,7 +52,7 @@ pub struct ResumeOptions {
     pub setup: SessionSetup,
     /// The rules from now on.
     pub rules: RunRules,
-    /// The user's prompt; without it the model is asked to continue.
+    /// The user's prompt. Without it, the model is asked to continue.
     pub prompt: Option<Arc<str>>,
     /// The images that the prompt mentions.
     pub images: Vec<Image>,
@@ -60,15 +61,15 @@ pub struct ResumeOptions {
 /// A resumed session.
 #[derive(Debug)]
 pub struct ResumedSession {
-    /// Its journal.
+    /// The journal.
     pub journal: FileJournal,
     /// The machine after the newest event.
     pub machine: Machine,
     /// The effects to execute first.
     pub output: MachineOutput,
-    /// How the workspace has changed; the model is informed with its next call.
+    /// The changes of the workspace. The model is informed with its next call.
     pub workspace_changes: Vec<WorkspaceChange>,
-    /// What was found out about the calls that were running.
+    /// The recovered results of the calls that were running.
     pub recovered: Vec<RecoveredCall>,
 }
 
@@ -94,8 +95,8 @@ impl OpenedSession {
         Ok(())
     }
 
-    /// Records for which reason the run has ended, where that was decided after it: by the evaluation of its answer. Returns
-    /// the SHA-256 of the journal. It is durable when this returns.
+    /// Records the reason why the run has ended, if it was decided after the run by the evaluation of its answer.
+    /// Returns the SHA-256 of the journal. The record is durable when this returns.
     ///
     /// # Errors
     ///
@@ -112,12 +113,12 @@ impl OpenedSession {
         Ok(digest_of(&journal.hasher))
     }
 
-    /// Returns the running calls that have dispatched a session into a worktree of its own, each with that session.
+    /// Returns the running calls that have dispatched a session into a separate worktree, each with that session.
     pub fn isolated_calls(&self) -> Vec<(ToolCall, SessionId)> {
         let State::Executing(state) = &self.history.machine.state else { return Vec::new() };
         let is_stored =
             |id: &SessionId| self.delegated.iter().any(|child| child.header.session == *id);
-        // What has a worktree but is not stored yet may be that of the original of a fork.
+        // A session with a worktree that is not stored yet may belong to the original of a fork.
         let is_fork = self.history.header.ancestry.is_some();
         let calls = state.calls.iter().filter_map(|tracked| {
             let CallIntent::Delegated { session: Some(session), worktree: Some(_) } =
@@ -144,10 +145,10 @@ impl OpenedSession {
         finished_worktrees.iter().chain(interrupted).cloned().collect()
     }
 
-    /// Resumes the session. The decisions are durable when this returns, and no effect was executed yet.
+    /// Resumes the session. The decisions are durable when this returns, and no effect has been performed yet.
     ///
-    /// Resuming twice without anything in between has the effect of resuming once: the second time finds the
-    /// decisions of the first. A session whose task is done, without a new prompt, stays as it is.
+    /// Resuming twice in a row has the same effect as resuming once, because the second resume finds the decisions of
+    /// the first. A session whose task is done stays as it is if there is no new prompt.
     ///
     /// # Errors
     ///
@@ -156,7 +157,7 @@ impl OpenedSession {
         let Self { mut journal, history, delegated, .. } = self;
         let ResumeOptions { now, setup, rules, prompt, images } = how;
         let files = WorkspaceFiles::open(&setup.workspace.root)?;
-        // One in a worktree of its own has its files there.
+        // A sub-agent in a separate worktree has its files there.
         let here = delegated.iter().filter(|it| it.setup.workspace.root == setup.workspace.root);
         for history in std::iter::once(&history).chain(here) {
             files.complete_edits(history);
@@ -187,7 +188,7 @@ impl OpenedSession {
         let found = files.recover_calls(&history, &delegated);
         let opening =
             if prompt.is_some() { ResumePrompt::FromUser } else { ResumePrompt::Continue };
-        // The model was informed of the changes of the workspace when this was decided.
+        // The model was informed of the changes of the workspace when the earlier resume was decided.
         let is_decided = found.is_empty()
             && !history.is_imported_setup()
             && !history.is_moved()
@@ -203,7 +204,7 @@ impl OpenedSession {
             text.map(|text: Arc<str>| QueuedMessage::new(MessageKind::SystemNotice, text))
         });
         let prompt = prompt.map(|text| QueuedMessage { kind: MessageKind::Task, text, images });
-        // Before the decision, since the process may end after it; a repetition uses the same names.
+        // Written before the decision, because the process may end after it. A repetition uses the same names.
         let last = history.header.created.plus(history.at);
         for (rank, message) in (0..).zip([notice, ended, prompt]) {
             if let Some(message) = message {
@@ -216,8 +217,8 @@ impl OpenedSession {
             let (recovered, prompt) = (found.clone(), opening);
             let resumption = Resumption { rules, recovered, prompt, received: Tokens::MAX };
             let fingerprint = Fingerprint::of(&history.machine, &history.output.effects);
-            // An imported setup becomes the user's, even if it is the same.
-            // So does that of a fork with files of its own, from which on its records count.
+            // An imported setup becomes the user's, even if it is the same. The setup of a fork with its own files is
+            // written, too: from then on, the workspace in its records counts.
             let is_changed =
                 history.is_imported_setup() || history.is_moved() || setup != history.setup;
             let changed = is_changed.then_some(setup);
@@ -245,10 +246,10 @@ fn describe_changes(changes: &[WorkspaceChange]) -> String {
     )
 }
 
-/// The most commands that a message names.
+/// The maximum number of commands that a message names.
 const MAX_NAMED_COMMANDS: usize = 10;
 
-/// Returns the message to the model about commands of the background that ended with the earlier process.
+/// Returns the message to the model about background commands that ended with the earlier process.
 fn describe_ended(commands: &[(CallId, Arc<str>)]) -> String {
     let newest = &commands[commands.len().saturating_sub(MAX_NAMED_COMMANDS)..];
     let names = newest
@@ -261,12 +262,12 @@ fn describe_ended(commands: &[(CallId, Arc<str>)]) -> String {
     )
 }
 
-/// The files of a workspace; no path leads out of it.
+/// The files of a workspace. No path leads out of it.
 struct WorkspaceFiles {
     root: Dir,
 }
 
-/// The digest of the file at a path; `None` without a file.
+/// The digest of the file at a path; `None` if there is no file.
 type FoundDigest = io::Result<Option<String>>;
 
 impl WorkspaceFiles {
@@ -286,7 +287,7 @@ impl WorkspaceFiles {
         }
     }
 
-    /// Returns the digest of a regular file; a pipe in its place does not block.
+    /// Returns the digest of a regular file. A pipe in its place does not block.
     fn digest(&self, path: &Path) -> io::Result<String> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
@@ -298,8 +299,8 @@ impl WorkspaceFiles {
         sha256_of_file(&mut file)
     }
 
-    /// Completes interrupted changes of several files, so that it is clear which were made: all of them. All new
-    /// contents were written beside their files, and synced, before the first replaced its file.
+    /// Completes interrupted changes of several files, so that all of them are made. The new contents were written
+    /// beside their files, and synced, before the first one replaced its file.
     fn complete_edits(&self, history: &SessionHistory) {
         for call in running_calls(&history.machine.state) {
             let images = edited_files(history, &call);
@@ -307,7 +308,7 @@ impl WorkspaceFiles {
                 images.iter().partition(|image| {
                     has_digest(&self.inspect(image.path.as_path()), image.after.as_ref())
                 });
-            // A file that was changed by others meanwhile is left for the model to examine.
+            // A file that others have changed meanwhile is left for the model to examine.
             let can = |image: &&FileDigests| {
                 let staged =
                     || image.after.as_ref().is_none_or(|after| self.is_staged(image, after));
@@ -343,7 +344,7 @@ impl WorkspaceFiles {
     }
 
     /// Removes the new contents of files that calls have left behind: those of interrupted calls, and those of
-    /// completed calls whose removal a power cut has undone.
+    /// completed calls if a power cut has undone their removal.
     fn remove_staged(&self, history: &SessionHistory) {
         for image in history.edits.iter().flat_map(|edit| edit.files.iter()) {
             for digest in [&image.before, &image.after].into_iter().flatten() {
@@ -366,8 +367,8 @@ impl WorkspaceFiles {
             .collect()
     }
 
-    /// Decides the running calls that can be decided: one that changes nothing, or that has not changed anything yet,
-    /// may run again.
+    /// Decides the results of the running calls. A call without a result may run again: it changes nothing, or has not
+    /// changed anything yet.
     fn recover_calls(
         &self,
         history: &SessionHistory,
@@ -377,7 +378,8 @@ impl WorkspaceFiles {
             let result = match history.intents.get(&call) {
                 Some(CallIntent::ReadOnly) => return None,
                 Some(CallIntent::Edit { files }) => self.recover_edit(call.clone(), files)?,
-                // It goes on in its worktree, of which nothing is in this one's files yet, or all.
+                // The sub-agent continues in its worktree. Either none or all of its changes are in this session's
+                // files.
                 Some(CallIntent::Delegated { session: Some(session), worktree: Some(_) })
                     if !history.is_foreign(session, delegated) =>
                 {

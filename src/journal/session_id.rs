@@ -12,8 +12,8 @@ use crate::port::unique_id;
 
 /// The id of a session: a UUID whose text sorts by creation time.
 ///
-/// File names are made of ids alone, and an id consists of hexadecimal digits and dashes, so that no name from a user
-/// or a file leads out of the store.
+/// File names are built from ids alone, and an id consists of hexadecimal digits and dashes, so that no name from a
+/// user or a file leads out of the store.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -27,7 +27,7 @@ pub struct SessionId(Uuid);
 pub struct InvalidSessionId(String);
 
 impl SessionId {
-    /// Returns a unique id; later ones sort after earlier ones.
+    /// Returns a unique id. Later ids sort after earlier ones.
     pub fn generate() -> Self {
         Self(unique_id())
     }

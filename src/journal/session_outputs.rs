@@ -1,4 +1,4 @@
-//! The complete outputs of tools that were truncated for the model.
+//! The complete outputs of tools, if they were truncated for the model.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Seek, SeekFrom, Write};
@@ -41,7 +41,7 @@ impl SessionOutputs {
         remove_other(other).map(|()| digest)
     }
 
-    /// Does the same as a function writes the output, in bounded memory.
+    /// Stores the output that a function writes, in bounded memory, and returns its digest.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl SessionOutputs {
         remove_other(other).map(|()| digest)
     }
 
-    /// Verifies that the complete output of a call is stored as it was.
+    /// Verifies the stored output of a call against its digest.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl SessionOutputs {
         check_digest(&mut File::open(&path)?, &path)
     }
 
-    /// Returns a new file beside the outputs, which is removed when it is closed.
+    /// Returns a new temporary file beside the outputs. It is removed when it is closed.
     ///
     /// # Errors
     ///
@@ -82,21 +82,21 @@ impl SessionOutputs {
         Ok(tempfile::tempfile_in(&self.folder).io_context("write", &self.folder)?)
     }
 
-    /// Returns up to `limit` lines of an output from line `offset` on, counted from one; `None` if no output of this
-    /// call was stored.
+    /// Returns up to `limit` lines of an output, starting at line `offset`, counted from one; `None` if no output of
+    /// this call was stored.
     ///
     /// # Errors
     ///
-    /// Fails if the output can't be read, or differs from what was stored.
+    /// Fails if the output can't be read, or was changed.
     pub fn page(&self, call: &CallId, offset: u64, limit: u64) -> Result<Option<LinePage>> {
         self.page_from(call, LinePosition::line(offset.max(1)), limit)
     }
 
-    /// Does the same from a position within a line on.
+    /// Returns up to `limit` lines of an output, starting at a position within a line.
     ///
     /// # Errors
     ///
-    /// Fails if the output can't be read, or differs from what was stored.
+    /// Fails if the output can't be read, or was changed.
     pub fn page_from(
         &self,
         call: &CallId,
@@ -110,14 +110,14 @@ impl SessionOutputs {
         Ok(Some(read_line_page(&mut input, first, limit).io_context("read", &path)?))
     }
 
-    /// The id of a call is a text of the model, so no file is named by it. The name contains a digest of the content
-    /// too, so that a partial file after a power cut is detected.
+    /// Returns the file for a call's output. The id of a call is text from the model, so it is hashed for the name. The
+    /// name also contains the digest of the content, so that a partial file after a power cut is detected.
     fn path(&self, call: &CallId, content: Sha256Digest) -> PathBuf {
         let call = sha256_hex(call.as_str().as_bytes());
         self.folder.join(format!("{call}.{content}"))
     }
 
-    /// Returns the file of a call's output. Older releases named it by the call alone.
+    /// Returns the stored file of a call's output. Older releases named it by the call alone.
     fn find(&self, call: &CallId) -> Option<PathBuf> {
         let call = sha256_hex(call.as_str().as_bytes());
         let mut names = folder::read_dir(&self.folder).ok()?.flatten().map(|entry| entry.path());
@@ -132,7 +132,7 @@ impl SessionOutputs {
             let from = entry.io_context("list", &other.folder)?.path();
             let Some(name) = from.file_name() else { continue };
             let to = self.folder.join(name);
-            // An output is never changed in place, so both sessions can share the file.
+            // Outputs are never changed in place, so both sessions can share the file.
             if fs::hard_link(&from, &to).is_err() {
                 fs::copy(&from, &to).io_context("copy", &from)?;
                 if self.durability == Durability::Full {
@@ -154,7 +154,7 @@ fn remove_other(other: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless a file has the content that its name says.
+/// Fails unless the content of a file has the digest in its name.
 fn check_digest(file: &mut File, path: &Path) -> io::Result<()> {
     let Some(content) = path.extension() else { return Ok(()) };
     if *sha256_of_file(file)? != *content {
@@ -190,7 +190,7 @@ mod tests {
                 .to_string()
                 .contains("differs from what was stored")
         );
-        // The file of an older release is returned without that check.
+        // The file of an older release is returned without the check.
         fs::rename(&path, path.with_extension("")).unwrap();
         assert_eq!(outputs.page(&call, 1, 1).unwrap().unwrap().lines, 2);
     }

@@ -1,4 +1,4 @@
-//! The folder of the sessions.
+//! The store of the sessions.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -39,27 +39,27 @@ pub struct SessionStore {
     durability: Durability,
 }
 
-/// A session in the store, as known without reading its file.
+/// A session in the store, with the data that is known without reading its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedSession {
     /// The session.
     pub session: SessionId,
-    /// The length of its journal.
+    /// The length of its journal in bytes.
     pub bytes: u64,
-    /// When it was last written.
+    /// The time of the last write.
     pub modified: SystemTime,
 }
 
-/// What to do about damage before intact records.
+/// The treatment of damage before intact records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamagePolicy {
-    /// Nothing: the session is read-only.
+    /// The session is read-only.
     Refuse,
-    /// The journal is cut off before it; the rest is saved beside it.
+    /// The journal is cut off before the damage; the rest is saved beside it.
     Truncate,
 }
 
-/// The bytes of a journal that have the names in its header.
+/// The length of a journal's beginning that contains the names in its header, in bytes.
 const HEADER_START: usize = 2_048;
 
 /// The extension of a journal's file name.
@@ -77,7 +77,7 @@ pub fn default_root(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathB
     state.map(|state| state.join("architect")).ok_or(JournalError::NoStateFolder)
 }
 
-/// Returns the baseline of a session's limits. An import can state one, but not above what its records have used.
+/// Returns the baseline of a session's limits. An import can state a baseline, but not above the use of its records.
 fn limit_baseline(history: &SessionHistory) -> LimitBaseline {
     let run = history.machine.state.run();
     let from = run.rules.limit_baseline;
@@ -88,7 +88,8 @@ fn limit_baseline(history: &SessionHistory) -> LimitBaseline {
     }
 }
 
-/// The longest time that a process may take to write one file; after that it has been killed.
+/// The maximum time that a process needs to write one file. A temporary file that is older was left by a killed
+/// process.
 const MAX_WRITE_TIME: Duration = Duration::from_secs(3_600);
 
 /// Returns whether a file has a temporary name.
@@ -111,11 +112,11 @@ fn check_session(session: SessionId, history: SessionHistory) -> Result<SessionH
 }
 
 impl SessionStore {
-    /// Opens the store in this folder, which is created if missing.
+    /// Opens the store in this folder, which is created if it is missing.
     ///
     /// # Errors
     ///
-    /// Fails if the folder can't be created, or is not safe to use.
+    /// Fails if the folder can't be created, or is unsafe to use.
     pub fn open(root: &Path, durability: Durability) -> Result<Self> {
         let sessions = root.join("sessions");
         folder::refuse_shared(root)?;
@@ -137,7 +138,7 @@ impl SessionStore {
         let file =
             blobs::create_private_file(&temporary).io_context("create the file", &temporary)?;
         let write = || {
-            // No other process knows the file yet, so its lock is free; it is locked before it gets its name.
+            // No other process knows the file yet, so its lock is free. It is locked before it gets its name.
             lock(&file, &temporary)?;
             let (start, arrived) = (JournalPosition::default(), BTreeSet::new());
             let begun = (start, Sha256::new());
@@ -148,7 +149,7 @@ impl SessionStore {
         write().inspect_err(|_| self.remove_unstarted(&temporary, session))
     }
 
-    /// Removes what is left of a session that could not be created, unless another process has created the session.
+    /// Removes the files of a session that could not be created, unless another process has created the session.
     pub(super) fn remove_unstarted(&self, temporary: &Path, session: SessionId) {
         let _ = fs::remove_file(temporary);
         self.remove_unpublished(session);
@@ -161,15 +162,15 @@ impl SessionStore {
         }
     }
 
-    /// Takes the exclusive right to create or import a session with this id.
+    /// Claims the exclusive right to create or import a session with this id.
     ///
-    /// It is a lock of the pid file in the folder beside the journal, so it ends with the returned file. It keeps two
-    /// processes from writing into that folder at the same time; [`publish`](Self::publish) decides which journal gets
-    /// the name.
+    /// The claim is a lock of the pid file in the folder beside the journal, so it ends with the returned file. It
+    /// keeps two processes from writing into that folder at the same time. [`publish`](Self::publish) decides which
+    /// journal gets the name.
     ///
     /// # Errors
     ///
-    /// Fails if there is one already, or another process is creating it.
+    /// Fails if the session already exists, or another process is creating it.
     pub(super) fn claim_id(&self, session: SessionId) -> Result<File> {
         let exists = || match self.journal_path(session).exists() {
             true => Err(JournalError::SessionExists(session)),
@@ -186,7 +187,7 @@ impl SessionStore {
         self.lock(session, &file, &path)?;
         let pid = format!("{}\n", std::process::id());
         file.set_len(0).and_then(|()| file.write_all(pid.as_bytes())).io_context("write", &path)?;
-        // The process that held the right before may have created the session.
+        // The previous owner of the claim may have created the session.
         exists().map(|()| file)
     }
 
@@ -222,7 +223,7 @@ impl SessionStore {
         folder::create_durable(&folder, self.durability)?;
         fs::write(folder.join("pid"), pid).io_context("write", &folder.join("pid"))?;
         if file.metadata().io_context("inspect", &path)?.nlink() == 0 {
-            // It was removed while this process waited for its lock.
+            // The session was removed while this process waited for its lock.
             return Err(JournalError::UnknownSession(session.to_string()));
         }
         let read = file.try_clone().io_context("open", &path)?;
@@ -258,8 +259,8 @@ impl SessionStore {
         Ok(OpenedSession { journal, history, delegated, saved_tail: torn, limit_baseline: from })
     }
 
-    /// Removes old temporary files in the folder of a session, left by killed processes. Other processes write only
-    /// messages there, and none takes so long.
+    /// Removes old temporary files in the folder of a session, which killed processes have left. Other processes write
+    /// only messages there, which never takes that long.
     fn remove_temporary_files(&self, session: SessionId) {
         let before =
             SystemTime::now().checked_sub(MAX_WRITE_TIME).unwrap_or(SystemTime::UNIX_EPOCH);
@@ -316,7 +317,7 @@ impl SessionStore {
         self.replay(session, |_, _, _| {})
     }
 
-    /// Replays a session record by record, and calls `see` with each one and its result. No lock is needed.
+    /// Replays a session record by record, and calls `see` with each record and its result. No lock is needed.
     ///
     /// # Errors
     ///
@@ -330,7 +331,7 @@ impl SessionStore {
         Ok((check_session(session, history)?, end))
     }
 
-    /// Does the same, with the hashes of the records.
+    /// Replays a session like [`replay`](Self::replay), and computes the hashes of the records.
     ///
     /// # Errors
     ///
@@ -385,8 +386,8 @@ impl SessionStore {
         Ok(found)
     }
 
-    /// Resolves a session name: an id, a prefix of one, or `last` for the most recently written session that no other
-    /// one has dispatched, and that is no lane of a comparison.
+    /// Resolves a session name: an id, a prefix of an id, or `last` for the most recently written session that was not
+    /// dispatched by another session and is not a lane of a comparison.
     ///
     /// # Errors
     ///
@@ -413,13 +414,13 @@ impl SessionStore {
         }
     }
 
-    /// Returns the most recently written session of a folder that no other one has dispatched. An imported session
-    /// that was not resumed since belongs to the folder in which it was imported.
+    /// Returns the most recently written session of a folder that was not dispatched by another session. An imported
+    /// session that was not resumed since belongs to the folder in which it was imported.
     ///
     /// # Errors
     ///
-    /// Fails if the store can't be listed, and if the header of a newer session that names the folder is damaged: the
-    /// one before it is not what the user means.
+    /// Fails if the store can't be listed, or if the header of a newer session that names the folder is damaged: an
+    /// older session would not be the one that the user means.
     pub fn last_in_folder(&self, folder: &Path) -> Result<Option<SessionId>> {
         let quoted = serde_json::Value::from(folder.to_string_lossy()).to_string();
         for session in self.newest_first()? {
@@ -428,7 +429,7 @@ impl SessionStore {
                     return Ok(Some(session));
                 }
                 None if self.header_has(session, &quoted) => match self.load(session) {
-                    // A crash while it began has left half a header.
+                    // A crash during the creation has left an incomplete header.
                     Err(JournalError::ReadOnly {
                         reason: ReadOnlyReason::Damaged { damage: RecordDamage::Unterminated, .. },
                         ..
@@ -442,7 +443,7 @@ impl SessionStore {
         Ok(None)
     }
 
-    /// Returns the sessions, the most recently written first.
+    /// Returns the sessions, most recently written first.
     fn newest_first(&self) -> Result<Vec<SessionId>> {
         let mut listed = self.list()?;
         listed.sort_unstable_by_key(|listed| Reverse((listed.modified, listed.session)));
@@ -460,13 +461,13 @@ impl SessionStore {
         }
     }
 
-    /// Returns whether another session may have dispatched this one: then the beginning of the header names it. This takes
-    /// a fraction of the time for the whole header.
+    /// Returns whether another session may have dispatched this one, which is the case if the beginning of the header
+    /// names it. This takes a fraction of the time for the whole header.
     pub(crate) fn may_be_dispatched_by(&self, session: SessionId, other: SessionId) -> bool {
         self.header_has(session, &other.to_string())
     }
 
-    /// Returns whether a text stands in the beginning of a session's header, which may be damaged.
+    /// Returns whether the beginning of a session's header, which may be damaged, contains a text.
     fn header_has(&self, session: SessionId, text: &str) -> bool {
         let mut start = [0; HEADER_START];
         let file = File::open(self.journal_path(session));
@@ -525,7 +526,8 @@ impl SessionStore {
     pub fn remove(&self, session: SessionId) -> Result<()> {
         let (path, file) = self.open_journal(session, OpenOptions::new().read(true))?;
         self.lock(session, &file, &path)?;
-        // A journal without its texts would be damaged; texts without their journal are just leftovers.
+        // The journal is removed first: without its texts it would be damaged, and texts without their journal are just
+        // leftovers.
         fs::remove_file(&path).io_context("remove", &path)?;
         let beside = self.session_folder(session);
         match fs::remove_dir_all(&beside) {
@@ -536,8 +538,8 @@ impl SessionStore {
         }
     }
 
-    /// Removes a session, and those that it has dispatched, and those that they have. Running ones of those stay. Returns
-    /// the removed sessions.
+    /// Removes a session, and all sessions that it has dispatched, directly or indirectly. Dispatched sessions that are
+    /// running stay. Returns the removed sessions.
     ///
     /// # Errors
     ///
@@ -562,7 +564,7 @@ impl SessionStore {
         Ok(removed)
     }
 
-    /// Removes the sessions that were last written before this time, and returns them. Running ones stay. Leftovers
+    /// Removes the sessions that were last written before this time, and returns them. Running sessions stay. Leftovers
     /// of the same age are removed, too.
     ///
     /// # Errors
@@ -581,7 +583,7 @@ impl SessionStore {
         Ok(removed)
     }
 
-    /// Removes the leftovers of processes that were killed while they created or removed a session.
+    /// Removes the leftovers of processes that were killed during the creation or the removal of a session.
     fn remove_leftovers(&self, before: SystemTime) -> Result<()> {
         for entry in folder::read_dir(&self.sessions).io_context("list", &self.sessions)? {
             let entry = entry.io_context("list", &self.sessions)?;
@@ -594,7 +596,7 @@ impl SessionStore {
                 continue;
             }
             let gone = match (is_beginning, session) {
-                // A process that creates a session has locked both.
+                // A process that creates a session holds the locks of both.
                 (true, _) if data.is_file() && is_unlocked(&path) => fs::remove_file(&path),
                 (_, Some(session)) if data.is_dir() => match self.claim_id(session) {
                     Ok(_claim) => fs::remove_dir_all(&path),
@@ -619,7 +621,7 @@ impl SessionStore {
         self.session_folder(session).join("checkpoints")
     }
 
-    /// Returns the folder that the sessions are in, with what is stored about workspaces.
+    /// Returns the root folder of the store, which contains the sessions and the data about workspaces.
     pub fn root(&self) -> &Path {
         self.sessions.parent().unwrap_or(&self.sessions)
     }
@@ -647,12 +649,12 @@ impl SessionStore {
         self.sessions.join(format!(".{}", unique_id()))
     }
 
-    /// Returns what a stored record survives.
+    /// Returns the durability of stored records.
     pub fn durability(&self) -> Durability {
         self.durability
     }
 
-    /// Returns the journal of a session, whose file this process has locked.
+    /// Returns the journal of a session. This process has locked its file.
     fn journal(
         &self,
         session: SessionId,
@@ -693,7 +695,7 @@ impl SessionStore {
     }
 }
 
-/// Returns whether a session is one that the user began, and not a sub-agent's or a lane of a comparison.
+/// Returns whether the user began a session: it is neither a sub-agent's nor a lane of a comparison.
 fn is_of_user(header: &SessionHeader) -> bool {
     header.dispatched_by.is_none() && !header.ancestry.is_some_and(|ancestry| ancestry.is_lane)
 }

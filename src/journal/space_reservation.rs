@@ -12,7 +12,7 @@ pub(super) struct SpaceReservation {
     is_unsupported: bool,
 }
 
-/// The minimum of reserved space, in bytes.
+/// The minimum of reserved space after the last record, in bytes.
 const MIN_FREE_BYTES: u64 = 1 << 20;
 
 impl SpaceReservation {
@@ -20,7 +20,7 @@ impl SpaceReservation {
     ///
     /// # Errors
     ///
-    /// Fails if the disk is too full. What was reserved before stays.
+    /// Fails if the disk is too full. Space that was reserved before stays reserved.
     pub(super) fn ensure(&mut self, file: &File, offset: u64) -> io::Result<()> {
         if self.is_unsupported || offset.saturating_add(MIN_FREE_BYTES) <= self.end {
             return Ok(());
@@ -34,7 +34,7 @@ impl SpaceReservation {
         Ok(())
     }
 
-    /// Cuts the file off here, with all reserved space after it.
+    /// Cuts the file off at this offset, with all reserved space after it.
     pub(super) fn truncate(&mut self, file: &File, offset: u64) -> io::Result<()> {
         self.end = 0;
         file.set_len(offset)

@@ -1,7 +1,7 @@
 //! Messages for a session from other processes: a folder with one file per message.
 //!
 //! A file appears complete, under a name that sorts by time. It is removed only after the record that contains the
-//! message is durable; the record names the file, so that a message is not read twice if the process ends in between.
+//! message is durable. The record names the file, so that a message is not read twice if the process ends in between.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,7 +27,7 @@ pub struct SteeringQueue {
     state: Arc<Mutex<QueueState>>,
 }
 
-/// The file name of a message; later ones sort after earlier ones.
+/// The file name of a message. Later names sort after earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MessageId(Uuid);
@@ -37,7 +37,7 @@ pub struct MessageId(Uuid);
 pub struct QueuedMessage {
     /// Its kind.
     pub kind: MessageKind,
-    /// Its content.
+    /// The text of the message.
     pub text: Arc<str>,
     /// Its images.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -51,13 +51,13 @@ impl QueuedMessage {
     }
 }
 
-/// When a message is delivered, and who wrote it.
+/// The time of delivery and the author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageKind {
     /// From the user, for the next model call.
     Steering,
-    /// From the user, for when the run would have ended.
+    /// From the user, for the moment when the run would end.
     FollowUp,
     /// The prompt with which a session is resumed.
     Task,
@@ -69,13 +69,13 @@ pub enum MessageKind {
 /// The progress of the messages in this process.
 #[derive(Debug, Default)]
 struct QueueState {
-    /// Returned for the next model call, in this order.
+    /// Messages that were returned for the next model call, in this order.
     taken: Vec<MessageId>,
-    /// Returned as a follow-up.
+    /// The message that was returned as a follow-up.
     follow_up: Option<MessageId>,
-    /// Contained in a record that may not be durable yet.
+    /// Messages in records that may not be durable yet.
     written: Vec<MessageId>,
-    /// Contained in a durable record.
+    /// Messages in durable records.
     delivered: BTreeSet<MessageId>,
 }
 
@@ -86,7 +86,7 @@ const MAX_MESSAGE_BYTES: usize = 1 << 20;
 const EXTENSION: &str = ".json";
 
 impl SteeringQueue {
-    /// Returns the queue in this folder, of which these messages were delivered already.
+    /// Creates the queue of this folder. These messages are already delivered.
     pub(super) fn new(folder: PathBuf, arrived: BTreeSet<MessageId>) -> Self {
         let queue = QueueState { delivered: arrived, ..QueueState::default() };
         Self { folder, state: Arc::new(Mutex::new(queue)) }
@@ -99,7 +99,7 @@ impl SteeringQueue {
         Ok(id)
     }
 
-    /// Adds a message under this name, unless there is one.
+    /// Adds a message under this name, unless the name exists.
     pub(super) fn add_as(&self, id: MessageId, message: &QueuedMessage) -> Result<()> {
         let (bytes, limit) = (message.text.len(), MAX_MESSAGE_BYTES);
         if bytes > limit {
@@ -186,7 +186,7 @@ impl SteeringQueue {
 }
 
 impl MessageId {
-    /// Returns the name of a message from this program at this time; the same text gets the same name.
+    /// Returns the name of a message from this program at this time. The same text gets the same name.
     pub(super) fn derive(at: WallTime, rank: u16, text: &str) -> Self {
         let millis = u64::try_from(at.unix_micros() / 1_000).unwrap_or(0);
         Self(Uuid::from_u64_pair(millis << 16 | u64::from(rank), Digest::of(text).0))
@@ -201,7 +201,7 @@ impl MessageSource for SteeringQueue {
         messages.into_iter().map(|(_, message)| message.into()).collect()
     }
 
-    /// The same message is returned until a record contains it: the answer that it would have followed may have been
+    /// Returns the same message until a record contains it: the answer that it would have followed may have been
     /// rejected for another reason.
     fn take_follow_up(&mut self) -> Option<Arc<str>> {
         let mut messages = self.pending().into_iter();
@@ -228,7 +228,7 @@ impl From<QueuedMessage> for UserMessage {
     }
 }
 
-/// Parses a file of the queue, if it is a message.
+/// Returns the id of a file of the queue, if it is a message.
 fn message_id(entry: &fs::DirEntry) -> Option<MessageId> {
     let name = entry.file_name();
     Uuid::try_parse(name.to_str()?.strip_suffix(EXTENSION)?).ok().map(MessageId)

@@ -1,8 +1,8 @@
-//! What sub-agents have used of which their dispatcher's journal knows nothing.
+//! The usage of sub-agents that is missing in their dispatcher's journal.
 //!
-//! A sub-agent reports its usage when its own journal has it. A process that is killed loses reports that are on their way,
-//! and the model call that it had not been charged for. The session is charged when it is opened again, before it is
-//! resumed: its budget is that of both.
+//! A sub-agent reports its usage when its own journal has it. If its process is killed, reports that are on their way
+//! are lost, and so is the charge for its current model call. The session is charged for both when it is opened again,
+//! before it is resumed, because they share one budget.
 
 use super::error::Result;
 use super::file_journal::FileJournal;
@@ -11,11 +11,11 @@ use super::replay::SessionHistory;
 use crate::machine::{CallIntent, CallState, Event, Fingerprint, PricedUsage, State};
 use crate::types::{EffectId, MicroUsd, Tokens};
 
-/// Writes what the sub-agents of running calls have used, as far as the journal does not have it.
+/// Writes the usage of the running calls' sub-agents that the journal does not contain.
 ///
 /// # Errors
 ///
-/// Fails if it cannot be written.
+/// Fails if the journal cannot be written.
 pub(super) fn record_unreported(
     journal: &mut FileJournal,
     mut history: SessionHistory,
@@ -50,7 +50,7 @@ fn unreported(
         }
         let is_its = |child: &&SessionHistory| child.header.session.to_string() == **session;
         let child = delegated.iter().find(is_its)?;
-        // One in a worktree is resumed itself, and reports then what it has lost.
+        // A sub-agent in a worktree is resumed itself, and then reports its lost call.
         let used = total_usage(child, worktree.is_none());
         let reported = history.subagent_usage.get(&tracked.call.id).copied().unwrap_or_default();
         let missing = used.without(reported);
@@ -60,7 +60,7 @@ fn unreported(
     running.collect()
 }
 
-/// Returns what a session has used, with or without a call that its process has lost.
+/// Returns the usage of a session, with or without a call that its process has lost.
 fn total_usage(history: &SessionHistory, with_lost: bool) -> PricedUsage {
     let costs = if with_lost { history.costs_with_lost_call() } else { history.costs };
     costs.agent + costs.closing + costs.compaction + costs.subagents

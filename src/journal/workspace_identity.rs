@@ -1,4 +1,4 @@
-//! The workspace of a session, and whether it is still the same one.
+//! The workspace of a session, and the detection of changes to it.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -16,22 +16,22 @@ use crate::types::hex;
 /// The identity of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceIdentity {
-    /// Its folder.
+    /// The folder of the workspace.
     #[serde(with = "path_text")]
     pub root: PathBuf,
-    /// The device that the folder is on.
+    /// The device of the folder.
     pub device: u64,
     /// The inode of the folder.
     pub inode: u64,
-    /// What is checked out, if it is a git repository.
+    /// The checked-out branch and commit, if it is a git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<GitHead>,
-    /// The workspace that it stands for, if it is an isolated worktree.
+    /// The workspace that it replaces, if it is an isolated worktree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<PathBuf>,
 }
 
-/// What is checked out in a git repository.
+/// The checked-out branch and commit of a git repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitHead {
     /// The branch; `None` if the head is detached.
@@ -50,27 +50,27 @@ pub enum WorkspaceChange {
         /// The previous path.
         from: PathBuf,
     },
-    /// Another folder is at its path.
+    /// Another folder is at the same path.
     Replaced,
-    /// Something else is checked out.
+    /// Another branch or commit is checked out.
     Head {
-        /// What was checked out before.
+        /// The previous head.
         from: Option<GitHead>,
-        /// What is checked out now.
+        /// The current head.
         to: Option<GitHead>,
     },
     /// Files have changed since the session wrote them.
     Files(Vec<String>),
     /// The user has restored an earlier state of the files.
     Restored,
-    /// The session is a fork, which begins in this folder.
+    /// The session is a fork that begins in this folder.
     Forked {
         /// The folder.
         to: PathBuf,
     },
 }
 
-/// The largest file of a git folder that is read.
+/// The maximum size of a file in a git folder that is read.
 const MAX_GIT_FILE_BYTES: u64 = 4 << 20;
 
 impl WorkspaceIdentity {
@@ -94,7 +94,7 @@ impl WorkspaceIdentity {
         })
     }
 
-    /// Returns whether the sessions of a folder include those of this workspace.
+    /// Returns whether a folder's sessions include the sessions of this workspace.
     pub fn belongs_to(&self, folder: &Path) -> bool {
         self.root == folder || self.origin.as_deref() == Some(folder)
     }
@@ -116,7 +116,7 @@ impl WorkspaceIdentity {
 }
 
 impl GitHead {
-    /// Reads what is checked out without git, whose configuration can run programs.
+    /// Reads the head without git, whose configuration can run programs.
     fn of(root: &Path) -> Option<Self> {
         let git = root.ancestors().map(|folder| folder.join(".git")).find(|git| git.exists())?;
         let git = if git.is_dir() {
@@ -146,7 +146,7 @@ impl GitHead {
     }
 }
 
-/// Returns whether a text is a valid name of a branch.
+/// Returns whether a text is a valid branch name.
 fn is_branch_name(text: &str) -> bool {
     let fine = |c: char| !c.is_control() && !" ~^:?*[\\".contains(c);
     text.len() <= 255 && text.chars().all(fine) && !text.split('/').any(|part| part == "..")
@@ -159,7 +159,7 @@ fn parse_commit(text: &str) -> Option<String> {
     is_id.then(|| text.to_owned())
 }
 
-/// Reads a small regular file; a pipe in its place does not block.
+/// Reads a small regular file. A pipe in its place does not block.
 fn read_small_file(path: &Path) -> io::Result<String> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits();
     let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)?;
@@ -183,7 +183,7 @@ impl fmt::Display for GitHead {
 }
 
 impl fmt::Display for WorkspaceChange {
-    /// The text for people and models.
+    /// Writes the text for users and models.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |head: &Option<GitHead>| {
             head.as_ref().map_or("no git repository".to_owned(), GitHead::to_string)

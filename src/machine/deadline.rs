@@ -1,4 +1,4 @@
-//! When time alone changes a state, and why.
+//! Deadlines: the times at which time alone changes a state.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,14 +7,14 @@ use crate::types::RunTime;
 /// The next moment at which time alone changes the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deadline {
-    /// The moment.
+    /// The time of the change.
     pub at: RunTime,
-    /// What happens then.
+    /// The limit that has passed.
     pub kind: DeadlineKind,
 }
 
-/// What a deadline limits. If several have passed, the first in this order takes effect. The numbers are a part of
-/// fingerprints, and never change.
+/// The limit that a deadline enforces. If several have passed, the first in this order takes effect. The numbers are a
+/// part of fingerprints, and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeadlineKind {
@@ -70,8 +70,8 @@ impl<K: Copy + Ord + Into<DeadlineKind>, const N: usize> StateDeadlines<K, N> {
         Some(Deadline { at, kind: kind.into() })
     }
 
-    /// Returns the deadline that takes effect at this time. If several have passed, as after a suspend, it isn't the
-    /// earliest: the end of the run comes before a retry that was due before it.
+    /// Returns the deadline that takes effect at this time. If several have passed, as after a suspend, the order of
+    /// their kinds decides, not their times: the end of the run comes before a retry that was due before it.
     pub(crate) fn due(self, now: RunTime) -> Option<K> {
         let passed = self.0.into_iter().flatten().filter(|(at, _)| *at <= now);
         passed.map(|(_, kind)| kind).min()

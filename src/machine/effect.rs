@@ -1,4 +1,4 @@
-//! What a step asks for: effects, changes of the conversation, and notes.
+//! The requests of a step: effects, changes of the conversation, and notes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::types::{
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Collects what the next model call depends on.
+    /// Collects the messages and the size of the next model call.
     Prepare {
         /// Completed by `Prepared`.
         id: EffectId,
@@ -39,17 +39,17 @@ pub enum Effect {
         /// The call.
         call: ToolCall,
     },
-    /// Runs a tool call that was approved.
+    /// Runs an approved tool call.
     RunTool {
         /// Completed by `ToolCompleted`.
         id: EffectId,
         /// The call.
         call: ToolCall,
-        /// What a call that makes model calls of its own may use; `UsageReported` subtracts from it. Boxed because few calls
-        /// have one.
+        /// The budget share of a call that makes model calls of its own; `UsageReported` subtracts from it. Boxed
+        /// because few calls have one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<Box<BudgetShare>>,
-        /// The effect that is the command of the call, which may run on after it. Completed by `CommandEnded`.
+        /// The effect of the call's background command, which may continue after the call. Completed by `CommandEnded`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         command: Option<EffectId>,
     },
@@ -82,7 +82,7 @@ pub enum EffectKind {
     RunTool,
     /// [`Effect::RunTool`] with a budget of its own.
     RunSubagent,
-    /// The command of an [`Effect::RunTool`], which may run on after it.
+    /// The background command of an [`Effect::RunTool`], which may continue after the call.
     RunCommand,
     /// [`Effect::CheckAnswer`]
     CheckAnswer,
@@ -118,12 +118,12 @@ pub enum ConversationChange {
         /// The size to reach. More exchanges are replaced, oldest first, until the context fits.
         target_size: Tokens,
     },
-    /// Prepares the conversation for another model: leaves out the blocks that only the previous one understands, and measures
-    /// the size without its counts.
+    /// Prepares the conversation for another model: removes the blocks that are specific to the previous model, and
+    /// measures the size without its counts.
     ChangeModel,
 }
 
-/// What replaces exchanges that were compacted.
+/// The text that replaces compacted exchanges.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionSummary {
@@ -133,20 +133,20 @@ pub enum CompactionSummary {
     Mechanical,
 }
 
-/// Why there is no closing call.
+/// The reason why there is no closing call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "cli", derive(schemars::JsonSchema))]
 pub enum NoFinalSummary {
-    /// The budget doesn't cover it.
+    /// The budget doesn't cover the call.
     Budget,
-    /// It doesn't fit into the context window, even with shortened tool results.
+    /// The call doesn't fit into the context window, even with shortened tool results.
     Context,
     /// The time is over.
     Time,
 }
 
-/// A notice for the user. Losing one changes nothing.
+/// A notice for the user. A lost notice changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MachineNote {
@@ -178,14 +178,14 @@ pub enum MachineNote {
         /// The fault of the last attempt.
         fault: FaultKind,
     },
-    /// The budget doesn't cover a call of another model, which would have been the next one.
+    /// The budget doesn't cover a call of the next fallback model.
     FallbackUnaffordable {
         /// The index of the model.
         model: u32,
     },
     /// Turns are repeated.
     LoopDetected {
-        /// How often the same turns were repeated.
+        /// The number of times that the same turns were repeated.
         times: u32,
     },
     /// The model receives messages that the user sent during the run.

@@ -10,7 +10,7 @@ use crate::types::{
     ToolResult, Usage, UserMessage, word_enum,
 };
 
-/// An event of a run. Events are all that the machine knows of its environment.
+/// An event of a run. Events are the machine's only source of information about its environment.
 ///
 /// A completion carries the id of its effect. If that effect isn't pending, the event changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub enum Event {
         /// The signal.
         signal: Signal,
     },
-    /// The journal can't be written any more.
+    /// The journal can't be written.
     StoreFailed {
         /// The error.
         error: Arc<str>,
@@ -44,7 +44,7 @@ pub enum Event {
         /// The size of the call.
         #[serde(rename = "facts")]
         size: RequestSize,
-        /// Messages for the model before the call: steering, and those of hooks.
+        /// Messages for the model before the call: steering messages, and messages of hooks.
         messages: Arc<[UserMessage]>,
     },
     /// A model call has a complete reply.
@@ -53,10 +53,10 @@ pub enum Event {
         id: EffectId,
         /// The reply.
         reply: Reply,
-        /// What each of its tool calls touches, in call order.
+        /// The files that each of its tool calls touches, in call order.
         access: Arc<[CallAccess]>,
     },
-    /// A model call failed. Nothing of its reply counts.
+    /// A model call failed. No part of its reply counts.
     #[serde(rename = "failed")]
     CallFailed {
         /// The effect that this completes.
@@ -112,7 +112,7 @@ pub struct RequestSize {
     /// The estimated input tokens.
     #[serde(rename = "context")]
     pub estimate: Tokens,
-    /// The upper bound of the input tokens. This is what is reserved.
+    /// The upper bound of the input tokens, which is reserved.
     #[serde(rename = "bound")]
     pub upper_bound: Tokens,
     /// The number of exchanges that a compaction could replace.
@@ -124,30 +124,30 @@ pub struct RequestSize {
 }
 
 impl RequestSize {
-    /// Returns the estimated usage of a request without a complete reply, of which this output has arrived.
+    /// Returns the estimated usage of a request without a complete reply, with this received output.
     pub(crate) fn estimate_usage(&self, output: Tokens) -> Usage {
         let input = self.estimate.min(self.upper_bound);
         Usage { input, output, is_estimated: true, ..Usage::default() }
     }
 }
 
-/// The decision whether a tool call may run.
+/// The decision on a tool call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Authorization {
-    /// It may run. This is the stored intent: the tool starts once it is durable.
+    /// The call may run. This is the stored intent: the tool starts once it is durable.
     #[serde(rename = "cleared")]
     Approved {
-        /// How long the tool may take before the machine continues without it.
+        /// The time after which the machine continues without the tool's result.
         #[serde(rename = "limit")]
         timeout: TimeSpan,
-        /// What a resume needs to know about the call if the process ends while it runs.
+        /// The information that a resume needs about the call if the process ends while it runs.
         intent: CallIntent,
         /// The rule that allows the call.
         #[serde(rename = "grounds")]
         reason: Arc<str>,
     },
-    /// It may not run.
+    /// The call may not run.
     #[serde(rename = "refused")]
     Rejected {
         /// The result for the model.
@@ -157,7 +157,7 @@ pub enum Authorization {
     Abort,
 }
 
-/// The reason of an approval for a call that is proved to only read. It is stored, so that a replay knows it too.
+/// The reason for the approval of a call that is proved to only read. It is stored, so that a replay knows it, too.
 pub const READS_ONLY: &str = "allowed: it only reads";
 
 impl Authorization {
@@ -172,7 +172,7 @@ impl Authorization {
     }
 }
 
-/// What a resume needs to know about a call that started and has no result.
+/// The information that a resume needs about a call that started and has no result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallIntent {
@@ -186,27 +186,27 @@ pub enum CallIntent {
     },
     /// Nothing shows whether the call had an effect.
     Opaque,
-    /// The call starts a command that runs on after it, until the end of the run. Nothing shows how far it came.
+    /// The call starts a command that continues after it, until the end of the run. Nothing shows its progress.
     Background {
         /// The command line.
         command: Arc<str>,
-        /// Whether an answer has to wait for its end. `None` in journals of older releases, which have no events of its end:
-        /// the machine doesn't follow such a command.
+        /// Whether an answer has to wait for the end of the command. `None` in journals of older releases, which have
+        /// no events for its end: the machine doesn't track such a command.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         needed: Option<bool>,
     },
-    /// The call is a run of its own, with a budget share. Nothing here shows how far it came.
+    /// The call is a run of its own, with a budget share. Nothing here shows its progress.
     Delegated {
         /// The session of that run, if it is stored.
         session: Option<Arc<str>>,
-        /// The worktree that it works in, if that is not the workspace. Its changes are applied when it is over.
+        /// The worktree of that run, if it is not the workspace. Its changes are applied when the run is over.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         worktree: Option<Arc<str>>,
     },
 }
 
 impl CallIntent {
-    /// Returns the worktree that a run of its own works in.
+    /// Returns the worktree of a delegated run.
     pub fn worktree(&self) -> Option<&Arc<str>> {
         match self {
             Self::Delegated { worktree, .. } => worktree.as_ref(),
@@ -218,7 +218,7 @@ impl CallIntent {
     pub fn may_change(&self, access: &CallAccess) -> bool {
         match self {
             Self::ReadOnly => false,
-            // Such calls run at the same time.
+            // Delegated calls with worktrees run concurrently, and their access doesn't show their changes.
             Self::Delegated { worktree: Some(_), .. } => true,
             Self::Edit { .. }
             | Self::Opaque
@@ -245,18 +245,18 @@ pub struct FileDigests {
 pub enum CheckResult {
     /// The answer is accepted.
     Passed,
-    /// A stop hook or a quality gate rejects it.
+    /// A stop hook or a quality gate rejects the answer.
     SentBack {
         /// The message for the model.
         message: Arc<str>,
     },
-    /// It doesn't match its schema.
+    /// The answer doesn't match its schema.
     #[serde(rename = "unfit")]
     SchemaViolation {
         /// The message for the model.
         message: Arc<str>,
     },
-    /// It is accepted, but the user has queued a follow-up message.
+    /// The answer is accepted, but the user has queued a follow-up message.
     FollowUp {
         /// The message.
         message: Arc<str>,
@@ -328,7 +328,7 @@ impl Event {
         }
     }
 
-    /// Returns the effect that the event is about. The event counts only while that effect is pending.
+    /// Returns the effect that the event belongs to. The event counts only while that effect is pending.
     pub fn effect_id(&self) -> Option<EffectId> {
         match self {
             Self::Tick { .. }

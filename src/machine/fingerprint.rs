@@ -1,4 +1,4 @@
-//! A short fingerprint of a machine, by which a replay detects that it diverges from the stored run.
+//! A short fingerprint of a machine. A replay uses it to detect a divergence from the stored run.
 
 use crate::machine::budget::budget_share::BudgetShare;
 use crate::machine::effect::{CallPurpose, Effect};
@@ -9,7 +9,7 @@ use crate::types::{Digest, DigestPiece, EffectId};
 
 /// The state of a machine by name, and a digest of its context, its pending effects and the effects of the last event.
 ///
-/// Texts are excluded, so that computing it takes less than a microsecond; their consequences are included.
+/// Texts are excluded, so that the computation takes less than a microsecond; their consequences are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     /// The state.
@@ -19,7 +19,7 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The version of what the digest covers. Digests of different versions can't be compared.
+    /// The version of the digest's input. Digests of different versions can't be compared.
     pub const VERSION: u32 = 1;
 
     /// Returns the fingerprint of a machine and of the effects of its last event.
@@ -90,7 +90,7 @@ impl FingerprintInput {
                     let limits = [cost.map(|it| it.0), tokens.map(|it| it.0), time.map(|it| it.0)];
                     self.add(limits.map(|limit| limit.unwrap_or(u64::MAX)));
                 }
-                // Nor has another call one.
+                // Only calls with a background command have this number.
                 if let Some(command) = command {
                     self.add([command.0]);
                 }

@@ -1,4 +1,4 @@
-//! A state with its conversation.
+//! The machine: a state with its conversation.
 //!
 //! Live runs, resume, replay and tests all use [`Machine::handle`]; there is no other way from an event to a state.
 
@@ -17,7 +17,7 @@ use crate::machine::states::closing;
 use crate::machine::step;
 use crate::types::{ConversationItem, RunRules, RunTime, Tokens, UserMessage};
 
-/// The state and the conversation that the events of a run have led to.
+/// The state and the conversation of a run, as a result of its events.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Machine {
     /// The control state.
@@ -26,7 +26,7 @@ pub struct Machine {
     pub conversation: Conversation,
 }
 
-/// What follows from an event.
+/// The output of the machine for an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineOutput {
     /// The effects to perform, in this order.
@@ -90,7 +90,8 @@ impl Machine {
         (Self { state, conversation }, output)
     }
 
-    /// Notes how much of the reply to the pending model call has arrived: what it costs, should the next event cut it off.
+    /// Sets the received part of the pending model call's reply. The call is charged for it if the next event cuts it
+    /// off.
     pub fn with_received(mut self, received: Tokens) -> Self {
         if !matches!(self.state, State::Done(_)) {
             self.state.run_mut().received = received;
@@ -98,7 +99,7 @@ impl Machine {
         self
     }
 
-    /// Handles an event at this time: first the deadlines that have passed by then, then the event.
+    /// Handles an event at this time: first the deadlines that have passed by then, then the event itself.
     pub fn handle(self, at: RunTime, event: Event) -> (Self, MachineOutput) {
         let mut machine = self;
         let mut output = MachineOutput::default();
@@ -114,7 +115,7 @@ impl Machine {
         (machine, output)
     }
 
-    /// Returns when the machine needs a [`Event::Tick`] if nothing else happens.
+    /// Returns the time at which the machine needs an [`Event::Tick`] if nothing else happens.
     pub fn deadline(&self) -> Option<Deadline> {
         step::deadline(&self.state)
     }
@@ -132,7 +133,7 @@ impl Machine {
         closing::with_shortened_size(&state.run, &self.conversation, system, size)
     }
 
-    /// Returns the content of a request for this purpose, beside a system prompt of this many bytes.
+    /// Returns the content of a request for this purpose, with a system prompt of this many bytes.
     pub fn request_content(&self, purpose: CallPurpose, system: u64) -> RequestContent<'_> {
         let Self { state, conversation } = self;
         let usage = conversation.context_usage();
@@ -154,13 +155,13 @@ impl Machine {
         RequestContent { entries, instruction, size, upper_bound }
     }
 
-    /// Returns the entries that the model is asked to summarize, if it is.
+    /// Returns the entries that the model is asked to summarize; empty if it isn't.
     pub fn entries_to_summarize(&self) -> &[ConversationEntry] {
         let State::Compacting(state) = &self.state else { return &[] };
         self.conversation.entries_to_compact(state.kept_exchanges())
     }
 
-    /// Returns the instruction for a summary: its headings, and what is already recorded.
+    /// Returns the instruction for a summary: its headings, and the facts that are already recorded.
     pub fn summary_instruction(&self) -> String {
         let State::Compacting(state) = &self.state else {
             return instructions::summarize_history("");
@@ -210,7 +211,7 @@ mod tests {
         Reply::text_only(text, ReplyFinish::Stop, usage)
     }
 
-    /// A conversation with three turns, each of which changed a file.
+    /// Returns a conversation with three turns, each with a changed file.
     fn history() -> Conversation {
         let mut conversation = Conversation::new(0);
         for path in ["old", "newer", "newest"] {
@@ -323,7 +324,7 @@ mod tests {
         let usage = machine.conversation.context_usage();
         let estimates = sizes.map(|size| usage.estimate_request(size.bytes));
         assert_eq!([small.size, large.size], estimates);
-        // Not more than the whole conversation has, and the instruction.
+        // At most the size of the whole conversation and the instruction.
         let whole = usage.upper_bound() + instruction.most_tokens;
         assert_eq!(
             [small.upper_bound, large.upper_bound],

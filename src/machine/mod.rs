@@ -12,7 +12,7 @@
 //!   built from the [`ConversationChange`]s of the steps; its types hold the invariant of every API format: each tool
 //!   call has exactly one result, in order, before the next request.
 //! * **Every cycle consumes something bounded**: steps, attempts, compactions, continuations, repairs, money or time.
-//!   [`rank`](rank()) measures what is left; it falls with each step, so that every run ends.
+//!   [`rank`](rank()) measures the rest of the run; it falls with each step, so that every run ends.
 //!
 //! `step.rs` is the transition table, `states` has a file for each of the six states. [`Machine`] is a state with its
 //! conversation; live runs, resume and replay all use it. The specification is the statechart `statecharts/run.json`:
@@ -24,7 +24,7 @@
 //!
 //! # A driver
 //!
-//! A driver performs the effects, and reports each completion as an event. This one answers by itself, without a model:
+//! A driver performs the effects, and reports each completion as an event. This driver answers itself, without a model:
 //!
 //! ```
 //! use architect::machine::{CheckResult, Conversation, Effect, Event, Machine, State};
@@ -55,7 +55,7 @@
 //! assert_eq!(done.outcome.output.as_deref(), Some("Hello."));
 //! ```
 //!
-//! `examples/manual_machine.rs` has one with tools.
+//! `examples/manual_machine.rs` has a driver with tools.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]

@@ -4,7 +4,7 @@ use crate::machine::effect::{ConversationChange, Effect, MachineNote};
 use crate::machine::state::State;
 use crate::types::{ConversationItem, EffectId};
 
-/// The result of a step: the next state, and what follows from the event.
+/// The result of a step: the next state, and the output for the event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
     /// The next state.
@@ -17,7 +17,7 @@ pub struct Step {
     pub notes: Vec<MachineNote>,
 }
 
-/// What a step has collected so far.
+/// A step under construction.
 #[derive(Debug, Default)]
 pub(crate) struct StepBuilder {
     changes: Vec<ConversationChange>,

@@ -1,7 +1,7 @@
 //! Resuming from a stored state: after a crash, after an interrupt, or with another message.
 //!
-//! For each effect that was pending when the process ended, this decides what happens to it. Nothing that may have had an
-//! effect outside is done twice, unless it was found that this is safe.
+//! This module decides what happens to each effect that was pending when the process ended. No effect that may have had
+//! consequences outside is performed twice, unless it is known to be safe.
 
 use std::sync::Arc;
 
@@ -23,19 +23,19 @@ use crate::machine::stop_reason::{CloseReason, StopReason};
 use crate::machine::tool_calls::loop_detection::TurnRepetition;
 use crate::types::{CallId, RunRules, RunTime, Tokens, ToolResult};
 
-/// How a session is resumed.
+/// The parameters for resuming a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumption {
     /// The rules from now on.
     pub rules: RunRules,
-    /// The results that were recovered for running calls. A call without one may run again.
+    /// The recovered results of running calls. A call without a result may run again.
     #[serde(rename = "found")]
     pub recovered: Vec<RecoveredCall>,
-    /// What a run that was over continues with.
+    /// The prompt with which a run continues that had ended.
     #[serde(rename = "opening")]
     pub prompt: ResumePrompt,
-    /// How much of the reply to a call had arrived that was pending when the process ended; [`Tokens::MAX`] if it is not
-    /// known. Zero in journals of older releases.
+    /// The received part of the reply to a call that was pending when the process ended; [`Tokens::MAX`] if it is
+    /// unknown. Zero in journals of older releases.
     #[serde(default, skip_serializing_if = "Tokens::is_zero")]
     pub received: Tokens,
 }
@@ -45,11 +45,11 @@ pub struct Resumption {
 pub struct RecoveredCall {
     /// The call.
     pub call: CallId,
-    /// Its result, or that the outcome is unknown.
+    /// The result, or a result that says that the outcome is unknown.
     pub result: ToolResult,
 }
 
-/// What a run that was over continues with.
+/// The prompt with which a run continues that had ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResumePrompt {
@@ -74,7 +74,7 @@ pub fn resume(mut state: State, now: RunTime, resumption: Resumption) -> Step {
             run.change_model(model);
         }
         run.model = model;
-        // They ended with the process that ran them.
+        // The commands ended with the process that ran them.
         run.commands.clear();
         run.now = run.now.max(now);
         run.started_at = run.now;
@@ -98,7 +98,8 @@ pub fn resume(mut state: State, now: RunTime, resumption: Resumption) -> Step {
     }
 }
 
-/// Returns the model of a run that is resumed with these rules: the one that was called, unless the user has chosen another one.
+/// Returns the model of a run that is resumed with these rules: the model that was last called, unless the user has
+/// chosen another one.
 fn resumed_model(run: &RunContext, rules: &RunRules) -> u32 {
     let name = |rules: &RunRules, index| rules.model(index).map(|model| Arc::clone(&model.name));
     match (name(&run.rules, 0), name(rules, 0), name(&run.rules, run.model)) {
@@ -109,13 +110,13 @@ fn resumed_model(run: &RunContext, rules: &RunRules) -> u32 {
     }
 }
 
-/// Returns the state of a run whose process has ended and which is not resumed: a call without a reply is charged.
+/// Returns the state of a run whose process has ended and that is not resumed. A call without a reply is charged.
 pub fn abandon(mut state: State) -> State {
     charge_lost_call(&mut state, Tokens::MAX, &mut StepBuilder::default());
     state
 }
 
-/// Charges a call that was sent and whose reply is lost, by the rules under which it was sent.
+/// Charges a call that was sent and has lost its reply, by the rules under which it was sent.
 fn charge_lost_call(state: &mut State, received: Tokens, out: &mut StepBuilder) {
     let (run, size, purpose) =
         match state {
@@ -141,14 +142,14 @@ fn charge_lost_call(state: &mut State, received: Tokens, out: &mut StepBuilder) 
     charge_unanswered_call(run, (size, purpose), out);
 }
 
-/// A summary that was requested is requested again while there are attempts left.
+/// Requests a pending summary again while there are attempts left.
 fn resume_compacting(state: Compacting, out: StepBuilder) -> Step {
     let Compacting { run, size, target_size, attempt } = state;
     Compacting::send_attempt(run, out, size, target_size, attempt.number() + 1)
 }
 
-/// The reply to a call that was sent is lost, so the call is prepared again. A final answer is checked again, unless the
-/// user has sent a message, or a command that it had to wait for is lost.
+/// Prepares a call again if its reply was lost. A final answer is checked again, unless the user has sent a message, or
+/// a command that it had to wait for is lost.
 fn resume_calling(
     state: Calling,
     prompt: ResumePrompt,
@@ -168,7 +169,7 @@ fn resume_calling(
     Preparing::enter(run, out)
 }
 
-/// Calls that had not started are started; calls that ran get their recovered result, or run again without one.
+/// Starts the calls that had not started. Calls that were running get their recovered result, or run again without one.
 fn resume_executing(mut state: Executing, recovered: &[RecoveredCall], out: StepBuilder) -> Step {
     for call in &mut state.calls {
         let answer = recovered.iter().find(|recovered| recovered.call == call.call.id);
@@ -186,8 +187,8 @@ fn resume_executing(mut state: Executing, recovered: &[RecoveredCall], out: Step
     state.start_calls(out)
 }
 
-/// There is only one closing call, also across a crash: if it was sent, the run is over. If the user has sent a message, or
-/// allows more steps to a run that had used them up, the run continues.
+/// Resumes a closing run. There is only one closing call, even across a crash: if it was sent, the run is over. If the
+/// user has sent a message, or allows more steps to a run that had used all of its steps, the run continues.
 fn resume_closing(state: Closing, prompt: ResumePrompt, out: StepBuilder) -> Step {
     let Closing { run, reason, stage, .. } = state;
     match (prompt, stage) {
@@ -206,7 +207,7 @@ fn resume_closing(state: Closing, prompt: ResumePrompt, out: StepBuilder) -> Ste
     }
 }
 
-/// A run that was over continues: its usage stays, its repetitions and streaks are forgotten.
+/// Continues a run that had ended. Its usage stays; its repetitions and streaks are reset.
 fn restart(mut run: Box<RunContext>, mut out: StepBuilder, prompt: ResumePrompt) -> Step {
     run.streaks = Streaks::default();
     run.repetition = TurnRepetition::default();
@@ -374,7 +375,7 @@ mod tests {
         assert_eq!(resumed(&[]), initial);
     }
 
-    /// An answer that had to wait for a command which is lost now is not checked as it is.
+    /// If the command that an answer had to wait for is lost, the answer is not simply checked again.
     #[test]
     fn the_check_of_an_answer_begins_again_unless_the_user_has_a_message() {
         let mut state = prepared(1, 10);

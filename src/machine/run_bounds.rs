@@ -1,4 +1,4 @@
-//! What a run uses at most, derived from its rules.
+//! The upper bounds of a run's use, derived from its rules.
 
 use crate::machine::budget;
 use crate::machine::effect::CallPurpose;
@@ -7,8 +7,8 @@ use crate::machine::step::start;
 use crate::machine::termination_rank::rank;
 use crate::types::{ConversationItem, MessageOrigin, MicroUsd, RunRules, TimeSpan, Tokens};
 
-/// What a run uses at most, whatever model, tools, checks and users do. Model calls of sub-agents count only towards cost,
-/// tokens and time: a sub-agent is a run with bounds of its own.
+/// The upper bounds of a run's use, for any behaviour of model, tools, checks and users. Model calls of sub-agents
+/// count only towards cost, tokens and time: a sub-agent is a run with its own bounds.
 ///
 /// Steps and model calls follow from the [`rank`] of the first state: between two steps the model is asked again at most as
 /// often as `repeats` allows, each compaction needs a reply or another model before the next one, and a run never returns
@@ -40,8 +40,8 @@ impl RunBounds {
         let steps = if begins { rank(&first).steps } else { 0 };
         let closing = u64::from(has_time && pays(CallPurpose::Closing));
 
-        // Replies that the machine accepts: one for each step, those that are asked for again before it, and follow-ups,
-        // which are counted for the whole run.
+        // Replies that the machine accepts: one for each step, those that are requested again before it, and
+        // follow-ups, which are counted for the whole run.
         let bounds = &rules.bounds;
         let sum = |counts: &[u32]| counts.iter().map(|count| u64::from(*count)).sum::<u64>();
         let of_replies = sum(&[bounds.continuations, bounds.empty_replies, bounds.pauses]);
@@ -53,7 +53,8 @@ impl RunBounds {
             .saturating_mul(1 + of_replies)
             .saturating_add(checked.saturating_mul(of_checks))
             .saturating_add(follow_ups);
-        // Each other model follows a call that failed with all its retries, and may compact the context for its own window.
+        // Each fallback model follows a call that failed with all its retries, and may compact the context for its own
+        // window.
         let fallbacks = if replies > 0 { u64::from(rules.fallbacks()) } else { 0 };
         // A compaction costs a call that doesn't fit, and the call for the summary.
         let compactions =

@@ -19,22 +19,22 @@ pub struct RunContext {
     pub rules: Arc<RunRules>,
     /// The current time, as of the last event.
     pub now: RunTime,
-    /// When the run began. Its timeout counts from here.
+    /// The time at which the run began. Its timeout counts from here.
     pub started_at: RunTime,
     /// The id of the next effect.
     pub next_effect: EffectId,
     /// Replies with tool calls.
     pub steps: u32,
-    /// The model that is called: an index of `rules.models`, if there are several.
+    /// The index of the current model in `rules.models`, if there are several.
     #[serde(default, skip_serializing_if = "is_first_model")]
     pub model: u32,
-    /// Model calls, each counted once with its retries. One that another model answers counts for each model.
+    /// Model calls, each counted once with its retries. A call that falls back to another model counts for each model.
     pub model_calls: u32,
     /// Requests that were sent, retries included.
     pub requests: u32,
     /// The cost and tokens so far.
     pub used: BudgetUsage,
-    /// Denied tool calls. Only counted if they affect how the run ends.
+    /// Denied tool calls. They are counted only if they affect how the run ends.
     #[serde(default)]
     pub denied_calls: u32,
     /// Consecutive occurrences.
@@ -48,11 +48,11 @@ pub struct RunContext {
     /// The commands that run in the background.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<StartedCommand>,
-    /// When the current call failed first, if that limits its retries.
+    /// The time of the current call's first failure, if it limits the retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<RunTime>,
-    /// How much of the reply to the pending model call has arrived, as last reported; [`Tokens::MAX`] if it is not known. A
-    /// call that is cut off is charged for it.
+    /// The received part of the pending model call's reply, as last reported; [`Tokens::MAX`] if it is unknown. A call
+    /// that is cut off is charged for it.
     #[serde(default, skip_serializing_if = "Tokens::is_zero")]
     pub received: Tokens,
 }
@@ -62,7 +62,7 @@ fn is_first_model(model: &u32) -> bool {
     *model == 0
 }
 
-/// What counts against the budget.
+/// The usage that counts against the budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BudgetUsage {
     /// The cost; zero if the model has no price.
@@ -71,7 +71,7 @@ pub struct BudgetUsage {
     pub tokens: Tokens,
 }
 
-/// How often something happened in a row.
+/// The numbers of consecutive occurrences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Streaks {
     /// Replies that the output limit cut off.
@@ -96,7 +96,7 @@ impl RunContext {
         self.streaks.follow_ups < self.rules.bounds.follow_ups
     }
 
-    /// Returns the context of a run that begins.
+    /// Creates the context of a new run.
     pub(crate) fn new(rules: RunRules) -> Box<Self> {
         Box::new(Self { rules: rules.into(), next_effect: EffectId(1), ..Self::default() })
     }
@@ -107,15 +107,15 @@ impl RunContext {
         taken < self.rules.limits.max_steps
     }
 
-    /// Returns when the run must close so that its closing call fits into the timeout. A tenth of it is reserved for that, at
-    /// most 30 s.
+    /// Returns the time at which the run must close so that its closing call fits into the timeout. A tenth of the
+    /// timeout is reserved for it, at most 30 s.
     pub(crate) fn closing_time(&self) -> Option<RunTime> {
         let timeout = self.rules.limits.timeout?;
         let share = timeout.fraction(1, 10).min(TimeSpan::from_secs(30));
         Some(self.started_at.after(timeout).before(share))
     }
 
-    /// Returns when the closing call must be over, so that the process exits within the timeout.
+    /// Returns the time by which the closing call must be over, so that the process exits within the timeout.
     pub(crate) fn end_time(&self) -> Option<RunTime> {
         let timeout = self.rules.limits.timeout?;
         let margin = timeout.fraction(1, 20).min(TimeSpan::from_millis(250));
@@ -132,13 +132,14 @@ impl RunContext {
         }
     }
 
-    /// Calls another one of the models from now on, with its price and limits.
+    /// Switches to another model, with its price and limits.
     pub(crate) fn change_model(&mut self, model: u32) {
         self.model = model;
         self.rules = self.rules.for_model(model).into();
     }
 
-    /// Returns the name of the model that a call is for. `None` for the model of the run, if there is no other one.
+    /// Returns the name of the model for a call with this purpose. `None` for the model of the run, if there is no
+    /// other one.
     pub fn called_model(&self, purpose: CallPurpose) -> Option<&Arc<str>> {
         let summary_model = match purpose {
             CallPurpose::Compaction => self.rules.summary_model.as_ref(),

@@ -1,4 +1,4 @@
-//! The states of a run, and the effects that each awaits.
+//! The states of a run, and the pending effects of each.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use super::states::executing::{Executing, TrackedCall};
 use super::states::preparing::Preparing;
 use crate::types::{EffectId, word_enum};
 
-/// The state of a run. Each variant holds exactly what is valid in it.
+/// The state of a run. Each variant contains exactly the data that is valid in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// Returns how the run ended, if it has.
+    /// Returns the outcome of the run, if it has ended.
     pub fn outcome(&self) -> Option<&RunOutcome> {
         if let Self::Done(done) = self { Some(&done.outcome) } else { None }
     }
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// Returns the pending effects: those whose completion the state awaits.
+    /// Returns the pending effects, whose completion the state awaits.
     fn pending(&self) -> impl Iterator<Item = (EffectId, EffectKind)> + '_ {
         let no_calls: &[TrackedCall] = &[];
         let (effect, calls) = match self {
@@ -144,7 +144,7 @@ impl State {
         state.calls.iter().find(|call| call.state.pending_effect() == Some(effect))
     }
 
-    /// Returns whether the event is about a pending effect, and of a kind that this effect can cause.
+    /// Returns whether the event belongs to a pending effect, and is of a kind that this effect can cause.
     pub fn awaits(&self, event: &Event) -> bool {
         let kind = event.kind();
         event.effect_id().is_some_and(|id| {
@@ -152,7 +152,7 @@ impl State {
         })
     }
 
-    /// Cancels the pending effects, and completes what the conversation needs.
+    /// Cancels the pending effects, and completes the conversation.
     pub(crate) fn cancel(self) -> (Box<RunContext>, StepBuilder) {
         match self {
             Self::Preparing(state) => state.cancel(),

@@ -21,9 +21,9 @@ pub fn start(rules: RunRules, task: ConversationItem) -> Step {
     Preparing::enter(RunContext::new(rules), out)
 }
 
-/// Returns the step that an event leads to in a state. Every state accepts every event.
+/// Returns the step for an event in a state. Every state accepts every event.
 ///
-/// An event about an effect that isn't pending changes nothing.
+/// An event of an effect that isn't pending changes nothing.
 pub fn step(state: State, event: Event) -> Step {
     if event.effect_id().is_some() && !state.awaits(&event) {
         return StepBuilder::default().finish(state);
@@ -82,7 +82,7 @@ pub fn step(state: State, event: Event) -> Step {
         (State::Closing(state), Event::Replied { reply, .. }) => state.on_reply(reply),
         (State::Closing(state), Event::CallFailed { fault, .. }) => state.on_failure(&fault),
 
-        // Not pending in the states that are left; `awaits` has dropped these.
+        // Not pending in the remaining states; `awaits` has dropped these.
         (
             state,
             Event::Prepared { .. }
@@ -96,7 +96,7 @@ pub fn step(state: State, event: Event) -> Step {
     }
 }
 
-/// Advances the clock of a state, and returns the step that the deadline leads to which is due then.
+/// Advances the clock of a state, and returns the step of the deadline that is due then.
 fn tick(mut state: State, now: RunTime) -> Step {
     let run = state.run_mut();
     run.now = run.now.max(now);
@@ -139,7 +139,7 @@ fn tick(mut state: State, now: RunTime) -> Step {
     }
 }
 
-/// Closes the run because its time, or that of a call, is over.
+/// Closes the run because the time for it, or for a call, is over.
 fn close((run, out): (Box<RunContext>, StepBuilder)) -> Step {
     Closing::enter(run, out, CloseReason::Timeout)
 }

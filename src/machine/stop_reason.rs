@@ -1,4 +1,4 @@
-//! How a run ends: the closed table of stop reasons, statuses and exit codes.
+//! The ends of a run: the closed table of stop reasons, statuses and exit codes.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::{FaultKind, Signal, word_enum};
 
-/// Why a run ended. Every run has exactly one.
+/// The reason why a run ended. Every run has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
@@ -16,15 +16,15 @@ pub enum StopReason {
     Closed(CloseReason),
     /// The output limit cut the answer off repeatedly.
     Truncated,
-    /// The model returned nothing, also after retries.
+    /// The model returned nothing, even after retries.
     EmptyResponse,
     /// The model, or a filter before it, refused.
     Refused,
     /// Several replies in a row had only invalid tool calls.
     InvalidToolCalls,
-    /// The answer did not match its schema, also after its repairs.
+    /// The answer did not match its schema, even after repairs.
     SchemaNotMet,
-    /// The answer was rejected repeatedly; a hook blocked the run or a model call; or a tool call was denied, where that
+    /// The answer was rejected repeatedly, a hook blocked the run or a model call, or a tool call was denied and that
     /// counts as a failure.
     ChecksFailed,
     /// The self-evaluation rejected the answer.
@@ -40,7 +40,7 @@ pub enum StopReason {
 }
 
 word_enum! {
-    /// Which limit closed a run. The model is asked for a final summary, without tools.
+    /// The limit that closed a run. The model is asked for a final summary, without tools.
     pub enum CloseReason {
         /// The maximum number of steps.
         MaxSteps = "max_steps",
@@ -55,7 +55,7 @@ word_enum! {
     }
 }
 
-/// The kind of failure that ended a run, as far as exit codes distinguish them.
+/// The kind of failure that ended a run, as exit codes distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LlmFailure {
@@ -106,7 +106,7 @@ impl StopReason {
         Self::InternalError,
     ];
 
-    /// Returns the name that users see; it never changes.
+    /// Returns the name that users see. It never changes.
     pub fn name(self) -> &'static str {
         self.row().0
     }
@@ -126,7 +126,7 @@ impl StopReason {
         self.row().2
     }
 
-    /// Returns name, status and exit code.
+    /// Returns the name, the status and the exit code.
     fn row(self) -> (&'static str, RunStatus, u8) {
         use RunStatus::{Failed, Partial, Success};
         match self {

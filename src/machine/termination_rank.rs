@@ -1,7 +1,7 @@
-//! Why every run ends: a rank that falls with each step.
+//! The proof that every run ends: a rank that falls with each step.
 //!
-//! A [`Rank`] is a tuple of natural numbers that are compared from left to right, so that no sequence of ranks falls for
-//! ever. Each number is read from the public fields of a state and its rules; none of the guards is asked.
+//! A [`Rank`] is a tuple of natural numbers that are compared from left to right, so that no sequence of ranks falls
+//! forever. Each number is read from the public fields of a state and its rules, independently of the guards.
 //!
 //! Three facts about a single step hold for every state and event, and are checked by `tests/machine`:
 //!
@@ -9,7 +9,8 @@
 //! 2. A step that changes only the clock or the usage has the same rank, and doesn't move the deadline.
 //! 3. Every state but `Done` has a deadline, and the tick at a deadline is a step of the first kind.
 //!
-//! So a run ends in every environment in which time passes, whatever the model, tools, checks and users do, or don't do.
+//! Therefore, a run ends in every environment in which time passes, for any behaviour of model, tools, checks and
+//! users.
 
 use crate::machine::model_calls::attempt::CallAttempt;
 use crate::machine::run_context::RunContext;
@@ -18,23 +19,24 @@ use crate::machine::states::calling::CallingStage;
 use crate::machine::states::closing::ClosingStage;
 use crate::machine::states::executing::CallState;
 
-/// What is left of a run at most. Ranks are compared field by field, the first one first.
+/// The upper bounds of the rest of a run. Ranks are compared field by field, the first one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank {
-    /// Replies whose tool calls may still run. A step begins most counters below again.
+    /// Replies whose tool calls may still run. A step resets most counters below.
     pub steps: u64,
-    /// How often the model may still be asked again without a step: to continue a reply, to repeat an empty or a paused one,
-    /// to repair an answer, with a follow-up message, after a compaction, and after a change of the model.
+    /// The number of times that the model may still be asked again without a step: to continue a reply, to repeat an
+    /// empty or a paused one, to repair an answer, with a follow-up message, after a compaction, and after a change of
+    /// the model.
     pub repeats: u64,
-    /// The phase of the turn; the last one is zero.
+    /// The phase of the turn. The last phase is zero.
     pub phase: u8,
-    /// What is left of the phase: attempts at a model call, or the time for them, or tool calls that are not complete.
+    /// The rest of the phase: attempts at a model call, or the time for them, or tool calls that are not complete.
     pub work: u64,
     /// Commands that run in the background.
     pub commands: u64,
 }
 
-/// Returns the rank of a state. Only that of the final state has the phase zero.
+/// Returns the rank of a state. Only the final state has the phase zero.
 pub fn rank(state: &State) -> Rank {
     let run = state.run();
     let (rules, streaks, bounds) = (&run.rules, &run.streaks, &run.rules.bounds);
@@ -70,8 +72,8 @@ pub fn rank(state: &State) -> Rank {
     Rank { steps: left(most_steps, run.steps), repeats, phase, work, commands }
 }
 
-/// Returns how many attempts may still follow this one; if a time limits them, the microseconds that are left of it when
-/// this one begins. Each retry begins after a wait, and before that time is over.
+/// Returns the number of attempts that may still follow this one. If time limits them, returns the remaining
+/// microseconds when this attempt begins. Each retry begins after a wait, and before that time is over.
 fn retries(run: &RunContext, attempt: CallAttempt) -> u64 {
     let backoff = &run.rules.backoff;
     let (number, begins) = match attempt {
@@ -81,14 +83,14 @@ fn retries(run: &RunContext, attempt: CallAttempt) -> u64 {
         }
     };
     match (backoff.retry_for, run.failing_since) {
-        // The time begins when the first attempt has failed.
+        // The time begins at the failure of the first attempt.
         (Some(time), Some(since)) if number > 1 => since.after(time).since(begins).0,
         (Some(time), _) => time.0,
         (None, _) => u64::from(backoff.retries.saturating_add(1).saturating_sub(number)),
     }
 }
 
-/// Returns how many events may still be about a tool call.
+/// Returns the number of events that a tool call may still have.
 fn open(call: &CallState) -> u64 {
     match call {
         CallState::Queued => 3,
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
     use crate::types::{RunRules, RunTime, TimeSpan};
 
-    /// When an earlier call failed doesn't matter.
+    /// The failure time of an earlier call doesn't matter.
     #[test]
     fn the_time_for_retries_begins_when_the_first_attempt_has_failed() {
         let mut run = RunContext::new(RunRules::default());

@@ -19,7 +19,7 @@ impl AnswerChecks for NoAnswerChecks {
     }
 }
 
-/// Returns why a check did not accept an answer, for the user; `None` if it did.
+/// Returns the reason why a check rejected an answer, for the user; `None` if the answer passed.
 pub fn rejection(result: &CheckResult) -> Option<String> {
     match result {
         CheckResult::Passed | CheckResult::FollowUp { .. } => None,

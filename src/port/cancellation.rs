@@ -32,12 +32,13 @@ pub struct CancelRegistration {
 }
 
 impl CancellationToken {
-    /// Returns a token that isn't cancelled.
+    /// Creates a token that isn't cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Cancels: wakes the waiting threads, and runs the registered actions on this thread. The second time does nothing.
+    /// Cancels: wakes the waiting threads, and runs the registered actions on this thread. Does nothing if the token is
+    /// already cancelled.
     pub fn cancel(&self) {
         let actions = {
             let mut inner = self.lock();
@@ -55,7 +56,7 @@ impl CancellationToken {
         self.lock().is_cancelled
     }
 
-    /// Runs `action` on cancellation, or at once if the token is cancelled already.
+    /// Runs `action` on cancellation, or immediately if the token is already cancelled.
     pub fn on_cancel(&self, action: impl FnOnce() + Send + 'static) -> CancelRegistration {
         let mut inner = self.lock();
         let id = inner.next;
@@ -69,7 +70,7 @@ impl CancellationToken {
         CancelRegistration { token: self.clone(), id }
     }
 
-    /// Waits for this time. Returns early, and `true`, on cancellation.
+    /// Waits for up to `most`. Returns `true` early on cancellation.
     pub fn wait_for(&self, most: Duration) -> bool {
         let until = Instant::now().checked_add(most);
         let mut inner = self.lock();
@@ -99,8 +100,8 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     text.unwrap_or("a panic without a message")
 }
 
-/// Locks a mutex whose value is consistent also after a panic of another thread: no code that can panic runs while it is
-/// locked.
+/// Locks a mutex. Its value is consistent even after a panic of another thread, because no code that can panic runs
+/// while it is locked.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

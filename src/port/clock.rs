@@ -8,7 +8,7 @@ use crate::types::RunTime;
 
 /// A source of time.
 pub trait Clock: Send + Sync {
-    /// Returns the time since the run began. It is monotonic and counts while the machine is suspended.
+    /// Returns the time since the run began. It is monotonic and counts while the computer is suspended.
     fn now(&self) -> RunTime;
 
     /// Returns the time of day, for display.
@@ -20,7 +20,7 @@ pub trait Clock: Send + Sync {
 pub struct WallClock(Arc<dyn Clock>);
 
 impl WallClock {
-    /// Returns the time of day of a clock.
+    /// Creates a wall clock that reads this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self(clock)
     }

@@ -7,14 +7,14 @@ use super::{CancellationToken, EffectNotice};
 use crate::machine::BudgetShare;
 use crate::types::{EffectId, MicroUsd, TimeSpan, Usage};
 
-/// What an effect can use while it runs.
+/// The context of a running effect.
 #[derive(Clone)]
 pub struct EffectContext {
-    /// Cancelled once the result of the effect isn't awaited any more.
+    /// The token that is cancelled once the result of the effect is no longer awaited.
     pub cancel: CancellationToken,
-    /// What the effect may use, if it makes model calls of its own.
+    /// The budget share of the effect, if it makes model calls of its own.
     pub budget: Option<BudgetShare>,
-    /// The command that the effect may leave running, if it may.
+    /// The background command that the effect may leave running, if it may.
     pub command: Option<Arc<CommandLife>>,
     sleep: Arc<dyn Sleep>,
     messages: Option<Arc<EffectMessageSender>>,
@@ -26,18 +26,18 @@ type EffectMessageSender = dyn Fn(EffectMessage) + Send + Sync;
 /// A message of a running effect to its run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EffectMessage {
-    /// Something to be shown.
+    /// A notice to show.
     Notice(EffectNotice),
     /// The usage and cost of a model call that counts against the budget share.
     UsageReported(Usage, MicroUsd),
-    /// The command that the effect has left running has ended.
+    /// The command that the effect left running has ended.
     CommandEnded(EffectId),
-    /// The user, asked during the effect, aborts the run.
+    /// The user aborts the run at a question that the effect asked.
     Abort,
 }
 
-/// A command that a call may leave running. It counts as running until the last reference is dropped, which is reported
-/// to the run.
+/// A command that a call may leave running. It counts as running until the last reference is dropped, which reports its
+/// end to the run.
 pub struct CommandLife {
     /// Stops the command.
     pub cancel: CancellationToken,
@@ -53,12 +53,12 @@ impl Drop for CommandLife {
 
 /// A way to wait: in real time, or on a simulated clock.
 pub trait Sleep: Send + Sync {
-    /// Waits for this time. Returns early, and `true`, if the token is cancelled.
+    /// Waits for this time. Returns `true` early if the token is cancelled.
     fn sleep(&self, span: TimeSpan, cancel: &CancellationToken) -> bool;
 }
 
 impl EffectContext {
-    /// Returns a context with this token and this way to wait.
+    /// Creates a context with this token and this way to wait.
     pub fn new(cancel: CancellationToken, sleep: Arc<dyn Sleep>) -> Self {
         Self { cancel, budget: None, command: None, sleep, messages: None }
     }
@@ -73,8 +73,8 @@ impl EffectContext {
         Self { budget, ..self }
     }
 
-    /// Returns the context of a call that may leave a command running, which is this effect and stopped by this token. Without
-    /// a receiver it is the same.
+    /// Returns the context of a call that may leave a command running. The command has the id of this effect and is
+    /// stopped by this token. Without a receiver of messages, the context is unchanged.
     pub fn with_command(mut self, id: EffectId, cancel: CancellationToken) -> Self {
         let messages = self.messages.clone();
         self.command = messages.map(|messages| Arc::new(CommandLife { cancel, id, messages }));
@@ -93,7 +93,7 @@ impl EffectContext {
         self.send(EffectMessage::Notice(notice));
     }
 
-    /// Waits for this time. Returns early, and `true`, if the effect is cancelled.
+    /// Waits for this time. Returns `true` early if the effect is cancelled.
     pub fn sleep(&self, span: TimeSpan) -> bool {
         self.sleep.sleep(span, &self.cancel)
     }

@@ -1,4 +1,4 @@
-//! Notices of adapters while an effect runs.
+//! Notices that adapters send while an effect runs.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::{CallId, TimeSpan, ToolCall, word_enum};
 
-/// Information that isn't an event of the machine. Losing a notice changes nothing.
+/// Information that isn't an event of the machine. A lost notice changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectNotice {
@@ -17,14 +17,14 @@ pub enum EffectNotice {
         /// The current operation.
         text: Arc<str>,
     },
-    /// The end of what a running command has printed. A newer notice replaces it.
+    /// The last output of a running command. A newer notice replaces it.
     Output {
-        /// The call that runs it.
+        /// The call that runs the command.
         call: CallId,
         /// The last lines.
         text: Arc<str>,
     },
-    /// The change of files that a call has made, or would have made without a dry run.
+    /// The change of files by a call, or the change that it would have made without a dry run.
     Diff {
         /// The call.
         call: CallId,
@@ -49,7 +49,7 @@ pub struct SubagentDenial {
     pub agent: Arc<str>,
     /// The denied call.
     pub call: ToolCall,
-    /// Why it was denied.
+    /// The reason for the denial.
     pub reason: Arc<str>,
 }
 
@@ -58,33 +58,33 @@ pub struct SubagentDenial {
 pub struct HookRun {
     /// The name from the configuration.
     pub name: Arc<str>,
-    /// The point at which it ran.
+    /// The point at which the hook ran.
     pub point: HookPoint,
-    /// How it ended.
+    /// The outcome of the run.
     pub outcome: HookOutcome,
-    /// How long it ran.
+    /// The running time.
     #[serde(rename = "took")]
     pub duration: TimeSpan,
-    /// The tool call that it belongs to, if any.
+    /// The tool call that the hook ran for, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
-    /// Its message, if it has one.
+    /// The hook's message, if it printed one.
     #[serde(default, rename = "said", skip_serializing_if = "Option::is_none")]
     pub message: Option<Arc<str>>,
 }
 
-/// How a hook ended.
+/// The outcome of a hook's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "cli", derive(schemars::JsonSchema))]
 pub enum HookOutcome {
-    /// It raised no objection.
+    /// The hook raised no objection.
     Passed,
-    /// It blocked the operation.
+    /// The hook blocked the operation.
     Blocked,
-    /// It could not be run, or failed.
+    /// The hook could not be run, or failed.
     Failed,
-    /// It reached its time limit.
+    /// The hook reached its time limit.
     TimedOut,
 }
 

@@ -15,19 +15,19 @@ pub trait Journal: Send {
     ///
     /// # Errors
     ///
-    /// Fails if the record can't be stored. No further effect may start then. The end of the run is appended nevertheless:
-    /// there may be space reserved for it.
+    /// Fails if the record can't be stored. After that, no further effect may start. The end of the run is still
+    /// appended, because the journal may have reserved space for it.
     fn append(&mut self, at: RunTime, record: JournalRecord<'_>) -> Result<(), StoreError>;
 
     /// Makes the appended records durable.
     ///
     /// # Errors
     ///
-    /// Fails if that isn't certain. No further effect may start then, and the call must not be repeated: a system that has
-    /// lost data may report success the second time.
+    /// Fails if their durability isn't certain. After that, no further effect may start, and the call must not be
+    /// repeated: a system that has lost data may report success the second time.
     fn sync(&mut self) -> Result<(), StoreError>;
 
-    /// Returns the SHA-256 of all records so far; `None` if it is not known what is stored.
+    /// Returns the SHA-256 of all records so far; `None` if the stored content is unknown.
     fn head(&self) -> Option<Sha256Digest> {
         None
     }
@@ -45,7 +45,7 @@ pub enum JournalRecord<'a> {
         /// The timing of the model call that the event completes or may cut off.
         timing: Option<CallTiming>,
     },
-    /// The text of a model call that was cancelled. It is only shown, and never part of the conversation.
+    /// The text of a cancelled model call. It is only displayed, and never part of the conversation.
     Partial {
         /// The call.
         id: EffectId,
@@ -63,23 +63,23 @@ pub enum JournalRecord<'a> {
     },
 }
 
-/// The timing and the request of a model call. They are only shown; no decision depends on them, except on what was received.
+/// The timing and the request of a model call, for display. No decision depends on them, except on the received output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTiming {
     /// The time for encoding the request.
     pub encode: TimeSpan,
-    /// The time from there to the first byte of the reply, or `None` if no byte arrived.
+    /// The time from the encoded request to the first byte of the reply, or `None` if no byte arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte: Option<TimeSpan>,
     /// The digest of the request, which a replay compares with the one that it builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestDigest>,
-    /// How much of the reply had arrived when the event came, if the call wasn't complete.
+    /// The estimated part of the reply that had arrived at the event, if the call wasn't complete.
     #[serde(default, skip_serializing_if = "Tokens::is_zero")]
     pub received: Tokens,
 }
 
-/// Why a record could not be stored.
+/// The reason why a record could not be stored.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct StoreError(pub Arc<str>);

@@ -9,8 +9,8 @@ pub trait MessageSource: Send {
     /// Takes the messages for the next model call, in the order of their arrival.
     fn take_messages(&mut self) -> Vec<UserMessage>;
 
-    /// Takes the next message for the moment when the run would end: a follow-up message, or one that has come too late for
-    /// the last model call.
+    /// Takes the next message for the moment when the run would end: a follow-up message, or a message that was too late
+    /// for the last model call.
     fn take_follow_up(&mut self) -> Option<Arc<str>>;
 }
 

@@ -1,7 +1,7 @@
 //! The ports: the traits through which the runner uses everything else.
 //!
-//! Higher layers implement them; the runner knows nothing else. Each port is as narrow as its use, so that a test can
-//! replace it with a few lines.
+//! Higher layers implement them, and the runner depends on nothing else. Each port is as narrow as its use, so that a
+//! test can replace it with a few lines.
 
 mod answer_checks;
 mod cancellation;

@@ -18,8 +18,8 @@ pub trait Model: Send {
     /// Fails if the request can't be made, for example without an API key.
     fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault>;
 
-    /// Returns the settings that its requests depend on besides their content, with which they can be encoded again; null
-    /// for a model that sends none.
+    /// Returns the settings that the requests depend on besides their content, to encode the requests again later. Null
+    /// for a model that sends no requests.
     fn request_settings(&self) -> Value {
         Value::Null
     }
@@ -27,18 +27,18 @@ pub trait Model: Send {
 
 /// A request that is ready to be sent.
 pub trait ModelCall: Send {
-    /// Sends the request and waits for the complete reply. Passes what arrives before that to `sink`.
+    /// Sends the request and waits for the complete reply. Passes the parts that arrive before that to `sink`.
     ///
     /// # Errors
     ///
-    /// Fails if there is no complete reply. After cancellation it returns soon, and the result is ignored.
+    /// Fails if there is no complete reply. After cancellation, it returns soon, and the result is ignored.
     fn run(
         self: Box<Self>,
         scope: &EffectContext,
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<Reply, Fault>;
 
-    /// Returns the digest of the request; `None` if none is sent.
+    /// Returns the digest of the request; `None` if no request is sent.
     fn request_digest(&self) -> Option<RequestDigest> {
         None
     }
@@ -49,9 +49,9 @@ pub trait ModelCall: Send {
 pub struct RequestDigest {
     /// The SHA-256 of the body.
     pub sha256: Sha256Digest,
-    /// The length of the body.
+    /// The length of the body in bytes.
     pub bytes: u64,
-    /// Whether something changed the request that is not stored: a hook, or the budget of a batch.
+    /// Whether the request was changed by something that is not stored: a hook, or the budget of a batch.
     #[serde(default, rename = "altered", skip_serializing_if = "std::ops::Not::not")]
     pub is_altered: bool,
 }
@@ -59,7 +59,7 @@ pub struct RequestDigest {
 /// A request to a model.
 #[derive(Debug)]
 pub struct ModelRequest<'a> {
-    /// The model: an index of those of the run, of which there is mostly one.
+    /// The index of the model among the models of the run. Most runs have one model.
     pub model: u32,
     /// The purpose of the call.
     pub purpose: CallPurpose,
@@ -71,7 +71,7 @@ pub struct ModelRequest<'a> {
     pub tools: &'a Arc<[ToolSpec]>,
     /// The conversation, oldest first.
     pub entries: &'a [ConversationEntry],
-    /// The upper bound of its size.
+    /// The upper bound of the request's size.
     pub input_bound: Tokens,
     /// A last instruction that isn't part of the conversation.
     pub instruction: Option<&'a str>,
@@ -86,14 +86,14 @@ pub struct ModelRequest<'a> {
 pub struct ToolSpec {
     /// The name of the tool.
     pub name: Arc<str>,
-    /// What the tool does.
+    /// The description of the tool's effect.
     pub description: Arc<str>,
     /// The JSON Schema of its arguments.
     pub schema: Value,
 }
 
 impl ToolSpec {
-    /// Returns its bytes in a request, without the details of its format.
+    /// Returns the bytes of the tool in a request, without the overhead of the request's format.
     pub fn request_bytes(&self) -> u64 {
         (self.name.len() + self.description.len() + self.schema.to_string().len()) as u64
     }

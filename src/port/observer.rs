@@ -30,7 +30,7 @@ pub enum RunEvent<'a> {
         at: RunTime,
         /// The machine at the start.
         machine: &'a Machine,
-        /// What the start leads to.
+        /// The output of the machine at the start.
         output: &'a MachineOutput,
     },
     /// The machine has handled an event.
@@ -41,7 +41,7 @@ pub enum RunEvent<'a> {
         event: &'a Event,
         /// The machine after the event.
         machine: &'a Machine,
-        /// What the event leads to.
+        /// The machine's output for the event.
         output: &'a MachineOutput,
     },
     /// A part of a reply has arrived.

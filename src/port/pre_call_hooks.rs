@@ -4,7 +4,7 @@ use super::EffectContext;
 use crate::machine::CallPurpose;
 use crate::types::UserMessage;
 
-/// What runs before a model call, such as the user's hooks.
+/// Hooks that run before a model call, such as the user's hooks.
 pub trait PreCallHooks: Send + Sync {
     /// Returns whether there is anything to run before a call for this purpose. Fast and without I/O.
     fn applies(&self, purpose: CallPurpose) -> bool;

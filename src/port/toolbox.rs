@@ -20,12 +20,13 @@ pub trait Toolbox: Send + Sync {
     }
 }
 
-/// A parsed tool call. The policy decides about it once, at the first method that needs the decision.
+/// A parsed tool call. The policy decides on it once, when the first method needs the decision.
 pub trait PreparedCall: Send {
-    /// Returns what the call touches, for scheduling; [`CallAccess::Exclusive`] if that is unknown.
+    /// Returns the files that the call touches, for scheduling; [`CallAccess::Exclusive`] if they are unknown.
     fn access(&mut self) -> CallAccess;
 
-    /// Returns the result of a call that cannot run whatever the user says: an unknown tool, invalid arguments, a denial.
+    /// Returns the result of a call that can't run even if the user confirms it: an unknown tool, invalid arguments, a
+    /// denial.
     fn rejection(&mut self) -> Option<ToolResult> {
         None
     }
@@ -40,7 +41,7 @@ struct FnCall<F> {
 }
 
 impl dyn PreparedCall {
-    /// Returns a call with this access that a function authorizes.
+    /// Creates a call with this access. The function authorizes it.
     pub fn from_fn(
         access: CallAccess,
         authorize: impl FnOnce(&EffectContext) -> AuthorizationOutcome + Send + 'static,
@@ -48,7 +49,7 @@ impl dyn PreparedCall {
         Box::new(FnCall { access, authorize })
     }
 
-    /// Returns a call that can't run, with its result.
+    /// Creates a call that can't run, with its result.
     pub fn rejected(result: ToolResult) -> Box<Self> {
         Box::new(RejectedCall(result))
     }
@@ -85,20 +86,21 @@ impl<F: FnOnce(&EffectContext) -> AuthorizationOutcome + Send> PreparedCall for 
 pub enum AuthorizationOutcome {
     /// The call may run.
     Approved {
-        /// Runs the call.
+        /// The function that runs the call.
         call: ApprovedCall,
-        /// How long it may take before the run continues without it; longer than any limit of its own.
+        /// The time after which the run continues without the call's result. It is longer than any limit of the call's
+        /// own.
         timeout: TimeSpan,
-        /// What a resume needs to know about it.
+        /// The information that a resume needs about the call.
         intent: CallIntent,
-        /// The rule that allows it.
+        /// The rule that allows the call.
         reason: Arc<str>,
     },
     /// The call may not run; this is its result.
     Rejected(ToolResult),
-    /// The user has changed the arguments; the call is prepared and authorized again with them, the text of a JSON object.
+    /// The user has changed the arguments. The call is prepared and authorized again with them.
     Edited {
-        /// The new arguments.
+        /// The new arguments: the text of a JSON object.
         arguments: String,
     },
     /// The user aborts the run.
@@ -106,8 +108,8 @@ pub enum AuthorizationOutcome {
 }
 
 impl dyn Toolbox {
-    /// Authorizes a call, again with other arguments as often as the user changes them. What decides about the call, such
-    /// as a rule or a hook, sees the changed one as if the model had made it.
+    /// Authorizes a call, and authorizes it again each time the user changes its arguments. Rules, hooks and other
+    /// sources of a decision see the changed call as if the model had made it.
     pub fn authorize(
         &self,
         call: &ToolCall,
@@ -135,11 +137,11 @@ impl dyn Toolbox {
     }
 }
 
-/// How many characters of changed arguments the model is shown.
+/// The maximum number of characters of changed arguments that the model is shown.
 pub(crate) const SHOWN_ARGUMENT_CHARS: usize = 1_000;
 
 impl AuthorizationOutcome {
-    /// Returns the outcome with another line in the result of the call.
+    /// Returns the outcome with a line added to the result of the call.
     fn with_remark(self, remark: String) -> Self {
         let add = move |result: ToolResult| {
             let text = format!("{}\n{remark}", result.text.trim_end_matches('\n'));
@@ -158,7 +160,7 @@ impl AuthorizationOutcome {
     }
 }
 
-/// Runs a call that was approved, to its end. On cancellation it stops what it started and returns soon.
+/// Runs an approved call to its end. On cancellation, it stops everything that it has started and returns soon.
 pub type ApprovedCall = Box<dyn FnOnce(&EffectContext) -> ToolResult + Send>;
 
 /// No tools.

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use uuid::{NoContext, Timestamp, Uuid};
 
-/// Returns a unique identifier. Later ones sort after earlier ones, as far as the clock is correct.
+/// Returns a unique identifier. Later identifiers sort after earlier ones if the clock is correct.
 pub fn unique_id() -> Uuid {
     // The library itself panics if the clock shows a time before 1970.
     match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {

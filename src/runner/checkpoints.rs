@@ -1,7 +1,7 @@
-//! When the workspace's state is recorded: before the first call of a step that may change it, while the model is called after
-//! a step that may have changed anything, and at the end of a run that may have changed something. So what others change
-//! while no call runs is known to be theirs. A run that continues one that was killed in a step records the state at its
-//! beginning, for the same reason. The machine knows nothing of it.
+//! Recording of the workspace's state: before the first call of a step that may change it, during the model call after
+//! a step that may have changed anything, and at the end of a run that may have changed something. This attributes
+//! changes that happen while no call runs to others. If an earlier process of the session was killed in a step, the
+//! resumed run records the state at its beginning, for the same reason. The machine is not involved.
 
 use std::sync::Arc;
 
@@ -13,30 +13,32 @@ use crate::types::{
     CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, RunActivity, TimeSpan,
 };
 
-/// How far the recording is.
+/// The progress of the recording.
 #[derive(Debug, Default)]
 pub(super) struct CheckpointProgress {
     /// The newest step whose state was recorded.
     step: Option<u32>,
     /// Whether a state is being recorded.
     is_running: bool,
-    /// What has worked since the newest record.
+    /// The activity since the newest record.
     since: RunActivity,
-    /// What had worked until the one that is being recorded.
+    /// The activity before the record that is being made.
     until: RunActivity,
-    /// Whether a command was started that runs on after its call. Each call may be about what it does, or wait for it.
+    /// Whether a command was started that continues after its call. Any later call may depend on its effects, or wait
+    /// for it.
     has_background: bool,
-    /// Whether the state after the step is recorded, or can't be: a cancelled call may change something for a while.
+    /// Whether the state after the step is recorded, or can't be: a cancelled call may continue to change files for a
+    /// while.
     is_settled: bool,
 }
 
-/// The effects of records that no call waits for. No other effect has these ids.
+/// The effect ids of records that no call waits for. No other effect has these ids.
 const END: EffectId = EffectId(u64::MAX);
 const STEP_END: EffectId = EffectId(u64::MAX - 1);
 
 impl Driver {
-    /// Starts recording the state at the beginning of a run if an earlier process of the session was killed before it could
-    /// record what it had changed. Otherwise, later changes of others would count as the session's.
+    /// Starts recording the state at the beginning of a run if an earlier process of the session was killed before it
+    /// could record its changes. Otherwise, later changes by others would count as the session's.
     pub(super) fn record_first_state(&mut self) {
         let checkpoints = &self.ports.checkpoints;
         if checkpoints.is_enabled() && checkpoints.has_open_change() {
@@ -45,7 +47,7 @@ impl Driver {
         }
     }
 
-    /// Takes those of the pending effects that have to wait for a record of the workspace's state, and starts recording it.
+    /// Takes the pending effects that have to wait for a record of the workspace's state, and starts the recording.
     pub(super) fn wait_for_checkpoint(&mut self) -> Vec<Effect> {
         if !self.ports.checkpoints.is_enabled() {
             return Vec::new();
@@ -66,7 +68,7 @@ impl Driver {
         waiting
     }
 
-    /// Notes what the pending effects may change, and starts recording the state after a step that may have changed
+    /// Notes the activity of the pending effects, and starts recording the state after a step that may have changed
     /// anything.
     pub(super) fn note_activity(&mut self) {
         if !self.ports.checkpoints.is_enabled() {
@@ -108,24 +110,24 @@ impl Driver {
         }
     }
 
-    /// Returns the effect if it is a call that may change the workspace, and its result is still awaited.
+    /// Returns the effect's id if it is a call that may change the workspace and whose result is still awaited.
     fn changed_by(&self, effect: &Effect) -> Option<EffectId> {
         let Effect::RunTool { id, call, .. } = effect else { return None };
         let tracked = self.machine.state.call_of(*id)?;
         let approved = self.approved.get(&call.id);
-        // Such as a command that is proved to only read.
+        // For example, a command that is proved to only read.
         let is_read_only = approved.is_some_and(|call| call.is_read_only);
         let intent = approved.map_or(&CallIntent::Opaque, |call| &call.intent);
         let may_change = !is_read_only && intent.may_change(&tracked.access);
         (may_change || self.checkpoint.has_background).then_some(*id)
     }
 
-    /// Starts recording. It is cancelled with the effect that it is for.
+    /// Starts recording. Cancelling the effect with this id cancels the recording.
     fn start_checkpoint(&mut self, id: EffectId, kind: CheckpointKind, step: u32) {
         self.keep_activity();
         self.checkpoint.is_running = true;
         let checkpoints = Arc::clone(&self.ports.checkpoints);
-        // A command in the background works on while nothing else does.
+        // A background command continues while no other effect runs.
         let ongoing = match self.machine.state.run().commands.is_empty() {
             true => RunActivity::Idle,
             false => checkpoints.weigh(RunActivity::Commands),
@@ -149,14 +151,14 @@ impl Driver {
         });
     }
 
-    /// Lets the next record begin where the one did that is being recorded, and may never be.
+    /// Extends the next record back to the start of the one that is being made, because that one may not be completed.
     fn keep_activity(&mut self) {
         if self.checkpoint.is_running {
             self.checkpoint.since = self.checkpoint.since.max(self.checkpoint.until);
         }
     }
 
-    /// Writes a recorded state to the journal; the calls that wait for it start after that.
+    /// Writes a recorded state to the journal. The calls that wait for it start after that.
     pub(super) fn handle_checkpoint(mut self, record: Option<CheckpointRecord>) -> Self {
         let at = self.clock.now();
         let written = match &record {
@@ -176,20 +178,21 @@ impl Driver {
         }
     }
 
-    /// Records the state at the end of a run that may have changed it, as long as that may take. Without the record, the
-    /// changes since the one before are the session's. The caller makes the journal durable, once for it and the end.
+    /// Records the state at the end of a run that may have changed it, within a time limit. Without this record, all
+    /// changes since the previous record count as the session's. The caller syncs the journal once for this record and
+    /// the end of the run.
     pub(super) fn record_end_state(&mut self) {
         let checkpoints = &self.ports.checkpoints;
         let may_have_changed = self.checkpoint.step.is_some() || checkpoints.has_open_change();
         if !may_have_changed || !checkpoints.is_enabled() {
             return;
         }
-        // The record of the end includes it.
+        // The record at the end includes this one.
         if let Some(cancel) = self.cancellations.remove(&STEP_END) {
             cancel.cancel();
         }
         self.wait_idle();
-        // Nothing waits for what has arrived since the end.
+        // Inputs that have arrived since the end are not awaited.
         while self.executor.try_input().is_some() {}
         let (run, now) = (self.machine.state.run(), self.clock.now());
         let step = run.steps;
@@ -225,8 +228,8 @@ impl Driver {
     }
 }
 
-/// How long the record of the last state may take in a run that has used all of its time.
+/// The minimum time for the record of the last state, even if the run has used all of its time.
 const MIN_END_TIME: TimeSpan = TimeSpan::from_secs(2);
 
-/// How long it may take in others.
+/// The maximum time for the record of the last state.
 const MAX_END_TIME: TimeSpan = TimeSpan::from_secs(60);

@@ -7,14 +7,14 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::port::Clock;
 use crate::types::{RunTime, TimeSpan};
 
-/// The time of a run. It counts while the machine is suspended, and changes of the time of day don't affect it.
+/// The clock of a run. It counts while the computer is suspended, and changes of the time of day don't affect it.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     boot_offset: u64,
     started_at: RunTime,
 }
 
-/// On Linux the monotonic clock stops during a suspend; this one doesn't.
+/// On Linux, the monotonic clock stops during a suspend; this clock doesn't.
 #[cfg(target_os = "linux")]
 const CLOCK_ID: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]

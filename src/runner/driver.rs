@@ -30,7 +30,8 @@ pub struct Driver {
     pub(super) clock: Arc<dyn Clock>,
     /// The pending effects, with the tokens that cancel them.
     pub(super) cancellations: HashMap<EffectId, CancellationToken>,
-    /// Calls of the newest reply that are not authorized yet. A resumed session has none and prepares them again.
+    /// The calls of the newest reply that are not authorized yet. A resumed session has none and prepares its calls
+    /// again.
     pub(super) prepared: HashMap<CallId, Box<dyn PreparedCall>>,
     /// Approved calls that haven't started.
     pub(super) approved: HashMap<CallId, PendingCall>,
@@ -42,14 +43,14 @@ pub struct Driver {
     pub(super) timing: Option<PendingTiming>,
     /// The recording of the workspace's state.
     pub(super) checkpoint: CheckpointProgress,
-    /// Effects that start once their events are durable, and the state that they change is recorded.
+    /// Effects that start once their events are durable and, if they change the workspace, its state is recorded.
     pub(super) pending: Vec<Effect>,
     /// The fingerprint of the machine before the next event.
     fingerprint: Fingerprint,
     has_journal_failed: bool,
-    /// When to stop waiting for cancelled effects, once there was a reason to wait for them.
+    /// The time at which to stop waiting for cancelled effects, once there was a reason to wait for them.
     shutdown_due: Option<RunTime>,
-    /// Whether it has waited for cancelled effects at the end.
+    /// Whether the driver has waited for cancelled effects at the end.
     has_waited: bool,
     /// Whether the reader of the observer's output is gone.
     is_reader_gone: bool,
@@ -69,14 +70,14 @@ pub struct Ports {
     pub messages: Box<dyn MessageSource>,
     /// The checks of a final answer.
     pub checks: Arc<dyn AnswerChecks>,
-    /// What runs before the model is called.
+    /// The hooks before a model call.
     pub pre_call_hooks: Arc<dyn PreCallHooks>,
     /// Records the workspace's state.
     pub checkpoints: Arc<dyn Checkpoints>,
 }
 
 impl Ports {
-    /// Returns ports with this model and nothing else: no tools, no journal, no observer.
+    /// Creates ports with this model and nothing else: no tools, no journal, no observer.
     pub fn new(model: Box<dyn Model>) -> Self {
         Self {
             model,
@@ -109,29 +110,29 @@ pub(super) struct PendingCall {
     pub(super) is_read_only: bool,
 }
 
-/// The timing of the current model call, and how much of its reply has arrived.
+/// The timing of the current model call, and the size of the part of its reply that has arrived.
 #[derive(Clone, Copy)]
 pub(super) struct PendingTiming {
     pub(super) id: EffectId,
     pub(super) received_bytes: u64,
-    /// When the request was encoded.
+    /// The time at which the request was encoded.
     pub(super) encoded_at: RunTime,
     pub(super) timing: CallTiming,
 }
 
-/// The bytes of text after which no more of a model call is kept for the case that it breaks off; no model writes as much.
+/// The maximum bytes of a model call's text that are kept in case the call breaks off. No model writes as much.
 const MAX_PARTIAL_TEXT: usize = 4 << 20;
 
-/// How long the driver waits in all for effects that it has cancelled.
+/// The total time that the driver waits for cancelled effects.
 const SHUTDOWN_TIMEOUT: TimeSpan = TimeSpan::from_secs(3);
 
 impl RequestContext {
-    /// Returns the bytes of the system prompt, which is part of calls without tools too.
+    /// Returns the bytes of the system prompt, which is also part of calls without tools.
     pub(super) fn system_bytes(&self) -> u64 {
         self.system.len() as u64
     }
 
-    /// Makes a request for this state of a run, and calls a function with it and its estimated size.
+    /// Builds a request for this state of a run, and calls a function with the request and its estimated size.
     pub fn with_request<T>(
         &self,
         machine: &Machine,
@@ -166,7 +167,7 @@ impl RequestContext {
 }
 
 impl Driver {
-    /// Returns a driver for a run in this state.
+    /// Creates a driver for a run in this state.
     pub fn new(
         executor: Box<dyn Executor>,
         ports: Ports,
@@ -205,7 +206,7 @@ impl Driver {
         self.pending = first.effects;
         self.record_first_state();
         loop {
-            // Inputs that have arrived meanwhile are written together and synced once.
+            // Inputs that have already arrived are written together and synced once.
             while let Some(input) = self.executor.try_input() {
                 self = self.handle_input(input);
             }
@@ -235,8 +236,8 @@ impl Driver {
         }
     }
 
-    /// Returns when to stop waiting for cancelled effects, which is never later than the run may take. It is the same for
-    /// sub-agents before an interrupt and for all effects after it.
+    /// Returns the time at which to stop waiting for cancelled effects, which is never later than the run's time limit.
+    /// It is the same for sub-agents before an interrupt and for all effects after it.
     fn shutdown_due(&mut self) -> RunTime {
         let run = self.machine.state.run();
         let ends = run.rules.limits.timeout.map(|timeout| run.started_at.after(timeout));
@@ -255,9 +256,9 @@ impl Driver {
             }
             DriverInput::Event(event) => self.handle_event(&event),
             DriverInput::Replied { id, reply, access, calls } => {
-                // One that comes after its call was cancelled has no part in the reply that counts.
+                // A reply that comes after its call was cancelled must not replace the calls of the current reply.
                 if self.cancellations.contains_key(&id) {
-                    // The reply has it, and a long one takes memory twice.
+                    // Free the partial text: the reply contains it, and a long one would take the memory twice.
                     self.partial_text = String::new();
                     self.prepared = reply.calls().map(|call| call.id.clone()).zip(calls).collect();
                 }
@@ -276,7 +277,7 @@ impl Driver {
                         authorization
                     }
                     AuthorizationOutcome::Rejected(result) => Authorization::Rejected { result },
-                    // The toolbox authorizes it again; without that it does not run.
+                    // The toolbox authorizes an edited call again; without that, the call doesn't run.
                     AuthorizationOutcome::Edited { .. } => Authorization::Rejected {
                         result: ToolResult::new(
                             call,
@@ -333,8 +334,8 @@ impl Driver {
         }
     }
 
-    /// Ends the sub-agents before the run is interrupted: what they have used until their end is charged. Everything else
-    /// that arrives meanwhile is too late, as it would be after the interrupt.
+    /// Ends the sub-agents before the run is interrupted, so that their use until then is charged. All other inputs
+    /// that arrive meanwhile are too late, as they would be after the interrupt.
     fn end_subagents(mut self) -> Self {
         let mut running = self.machine.state.pending_subagents();
         for token in running.iter().filter_map(|id| self.cancellations.get(id)) {
@@ -364,7 +365,7 @@ impl Driver {
         Event::Prepared { id, size, messages: messages.into() }
     }
 
-    /// Writes an event to the journal, lets the machine handle it, and keeps the effects until the event is durable.
+    /// Writes an event to the journal, lets the machine handle it, and keeps its effects until the event is durable.
     fn handle_event(mut self, event: &Event) -> Self {
         if let Some(id) = event.completed_effect() {
             self.cancellations.remove(&id);
@@ -401,7 +402,8 @@ impl Driver {
         driver
     }
 
-    /// Returns how much of the reply to the pending model call has arrived, unless the event completes an effect in time.
+    /// Returns the estimated tokens of the pending model call's reply that have arrived, or zero if the event completes
+    /// an effect in time.
     fn received(&self, at: RunTime, event: &Event) -> Tokens {
         let bytes = self.timing.map_or(0, |timing| timing.received_bytes);
         let is_late = || self.machine.deadline().is_some_and(|due| due.at <= at);
@@ -411,7 +413,7 @@ impl Driver {
         self.machine.conversation.context_usage().estimate_tokens(bytes)
     }
 
-    /// Counts a part of a reply.
+    /// Adds a part of a reply to the received bytes.
     fn count_received(&mut self, id: EffectId, delta: &ReplyDelta) {
         let bytes = match delta {
             ReplyDelta::Started => 0,
@@ -430,15 +432,15 @@ impl Driver {
         }
     }
 
-    /// Returns the timing of a model call that is complete, or `None` if this isn't a model call.
+    /// Takes the timing of a completed model call; `None` if the effect isn't the current model call.
     pub(super) fn take_timing(&mut self, id: EffectId) -> Option<CallTiming> {
         self.timing.take_if(|timing| timing.id == id).map(|timing| timing.timing)
     }
 
-    /// Starts the pending effects, after making their events durable.
+    /// Makes the events of the pending effects durable, and starts the effects.
     fn perform_pending(mut self) -> Self {
         let waiting = self.wait_for_checkpoint();
-        // What was cut off comes into the journal before what follows it.
+        // Partial texts of cancelled calls are written to the journal before the records that follow.
         let cancelled = self.pending.iter().filter_map(|effect| match effect {
             Effect::Cancel { id } => Some(*id),
             _ => None,
@@ -465,8 +467,8 @@ impl Driver {
         self
     }
 
-    /// Writes a record. Once the journal has failed, errors are ignored; the end of the run may still fit into the space
-    /// that the journal has reserved.
+    /// Writes a record. Once the journal has failed, errors are ignored, because the end of the run may still fit into
+    /// the space that the journal has reserved.
     pub(super) fn write(
         &mut self,
         at: RunTime,
@@ -481,7 +483,7 @@ impl Driver {
         if self.has_journal_failed { Ok(()) } else { synced }
     }
 
-    /// Writes the end of the run. It repeats what the events before it say, so it may be missing.
+    /// Writes the end of the run. The record may be missing, because it follows from the events before it.
     fn write_end_record(&mut self) {
         let State::Done(done) = &self.machine.state else { return };
         let record = JournalRecord::Ended { done, fingerprint: self.fingerprint };

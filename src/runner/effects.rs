@@ -1,4 +1,4 @@
-//! How each effect is performed: one call of a port per effect.
+//! Performing effects: one call of a port per effect.
 
 use std::sync::{Arc, Mutex};
 
@@ -38,7 +38,7 @@ impl Driver {
             }
             Effect::End => {}
             Effect::RunTool { id, command, .. } if !self.is_pending(id) => {
-                // What was not started has ended.
+                // A command that was not started counts as ended.
                 self.local_events.extend(command.map(|id| Event::CommandEnded { id }));
             }
             Effect::Prepare { id, .. }
@@ -74,7 +74,7 @@ impl Driver {
         self.local_events.push_back(event);
     }
 
-    /// Runs the hooks before a call. If they fail, the user's messages still arrive.
+    /// Runs the hooks before a call. If they fail, the user's messages are still delivered.
     fn run_pre_call_hooks(
         &mut self,
         id: EffectId,
@@ -194,7 +194,7 @@ impl Driver {
             self.cancellations.insert(id, cancel.clone());
             (id, cancel)
         });
-        // Taken by the task once it runs, which then reports the end of the command.
+        // The task takes it once it runs, and then reports the end of the command.
         let command = Arc::new(Mutex::new(command));
         let unstarted = Arc::clone(&command);
         self.start_task(
@@ -220,8 +220,8 @@ impl Driver {
         );
     }
 
-    /// Checks an answer. If it passes, a queued follow-up message comes before the end. One beyond the limit stays in the
-    /// queue, for a resume of the session.
+    /// Checks an answer. If it passes, a queued follow-up message comes before the end. A message beyond the limit
+    /// stays in the queue, for a resume of the session.
     fn check_answer(&mut self, id: EffectId, answer: Arc<str>) {
         let follow_up = match self.machine.state.run().can_take_follow_up() {
             true => self.ports.messages.take_follow_up(),
@@ -242,7 +242,7 @@ impl Driver {
         );
     }
 
-    /// Cancels an effect, and writes what has arrived of a reply.
+    /// Cancels an effect, and writes the part of a reply that has arrived.
     pub(super) fn cancel(&mut self, id: EffectId) -> Result<(), StoreError> {
         if let Some(token) = self.cancellations.remove(&id) {
             token.cancel();

@@ -1,4 +1,4 @@
-//! The executor: where effects run, and how their results return.
+//! The executor, which runs effects and returns their results.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub trait Executor {
     /// Returns an input that is available now.
     fn try_input(&mut self) -> Option<DriverInput>;
 
-    /// Waits at most this time until all tasks have ended. Returns whether they have.
+    /// Waits at most this time for all tasks to end. Returns whether they have ended.
     fn wait_idle(&mut self, grace: TimeSpan) -> bool;
 }
 
@@ -40,9 +40,9 @@ pub enum DriverInput {
         id: EffectId,
         /// The reply.
         reply: Reply,
-        /// What its calls touch.
+        /// The files that each call touches, in call order.
         access: Arc<[CallAccess]>,
-        /// Its calls, in their order.
+        /// The prepared calls, in call order.
         calls: Vec<Box<dyn PreparedCall>>,
     },
     /// The authorization of a tool call is complete.
@@ -70,7 +70,7 @@ pub enum DriverInput {
         /// Their messages for the model.
         messages: Vec<UserMessage>,
     },
-    /// The state of the workspace was recorded, or not.
+    /// The recording of the workspace's state has ended; `None` if it was cancelled.
     CheckpointTaken(Option<CheckpointRecord>),
     /// A part of a reply has arrived.
     ReplyDelta {
@@ -102,31 +102,31 @@ impl DriverInput {
     }
 }
 
-/// A task: the work for one effect.
+/// A task, which performs one effect.
 pub struct EffectTask {
     /// The effect.
     pub id: EffectId,
-    /// Where the task runs.
+    /// The thread on which the task runs.
     pub thread: TaskThread,
-    /// Cancels the task.
+    /// The token that cancels the task.
     pub cancel: CancellationToken,
-    /// The work.
+    /// The body of the task.
     pub run: TaskBody,
     /// Returns the input for a task that could not be started or panicked.
     pub on_failure: Box<dyn FnOnce(&str) -> DriverInput + Send>,
 }
 
-/// The work of a task. Inputs before its end are sent through the sink.
+/// The body of a task. Inputs before its end are sent through the sink.
 pub type TaskBody = Box<dyn FnOnce(&EffectContext, &InputSink<'_>) -> DriverInput + Send>;
 
 /// Sends inputs to the driver while the task runs.
 pub type InputSink<'a> = dyn Fn(DriverInput) + 'a;
 
-/// Where a task runs.
+/// The thread on which a task runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskThread {
-    /// On the thread for model calls and checks.
+    /// The thread for model calls and checks.
     Dedicated,
-    /// On the thread pool for tools.
+    /// The thread pool for tools.
     Pool,
 }

@@ -10,13 +10,13 @@ use crate::machine::Deadline;
 use crate::port::{CancellationToken, Clock, EffectContext, Sleep, lock};
 use crate::types::{RunTime, TimeSpan};
 
-/// Runs each task immediately. The waits of a task delay its inputs; deadlines before that come first.
+/// Runs each task immediately. The waits of a task delay its inputs; earlier deadlines come first.
 #[derive(Default)]
 pub struct InlineExecutor {
     clock: Arc<VirtualClock>,
-    /// The inputs by their times, and in the order in which they were scheduled.
+    /// The inputs by time and, for equal times, in the order in which they were scheduled.
     scheduled: BTreeMap<(RunTime, u64), DriverInput>,
-    /// What tasks send after their ends, such as the ends of commands that they have left running.
+    /// Inputs that tasks have sent after their ends, such as the ends of background commands.
     late: Arc<Mutex<Vec<DriverInput>>>,
     next_order: u64,
 }
@@ -26,19 +26,19 @@ pub struct InlineExecutor {
 pub struct VirtualClock(AtomicU64);
 
 impl InlineExecutor {
-    /// Returns an executor whose clock starts at zero.
+    /// Creates an executor whose clock starts at zero.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns an executor whose clock continues from this time of a stored session.
+    /// Creates an executor whose clock continues from this time of a stored session.
     pub fn resume(from: RunTime) -> Self {
         let inline = Self::default();
         inline.clock.advance(from);
         inline
     }
 
-    /// Schedules what tasks have sent after their ends.
+    /// Schedules the inputs that tasks have sent after their ends.
     fn schedule_late(&mut self) {
         let late = std::mem::take(&mut *lock(&self.late));
         late.into_iter().for_each(|input| self.schedule(self.clock.now(), input));
@@ -109,7 +109,7 @@ impl Clock for VirtualClock {
         RunTime(self.0.load(Ordering::Relaxed))
     }
 
-    /// Counts from a fixed moment, so that two runs write the same records.
+    /// Returns the time since a fixed moment, so that two runs write the same records.
     fn wall_time(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Duration::from_micros(self.now().0)
     }
@@ -119,7 +119,7 @@ impl Clock for VirtualClock {
 struct InlineTask {
     started_at: RunTime,
     waited: AtomicU64,
-    /// `None` once it is over.
+    /// The collected inputs; `None` once the task is over.
     inputs: Mutex<Option<Vec<(RunTime, DriverInput)>>>,
     late: Arc<Mutex<Vec<DriverInput>>>,
 }

@@ -1,8 +1,8 @@
-//! The runner: it performs the effects of the machine.
+//! The runner, which performs the effects of the machine.
 //!
 //! The [`Driver`] is one loop: receive an event, write it to the journal, let the machine handle it, start the effects.
-//! It uses the ports and an [`Executor`]: [`ThreadExecutor`] works on threads with real clocks and sockets,
-//! [`InlineExecutor`] immediately on a simulated clock. The loop is the same for both.
+//! It uses the ports and an [`Executor`]. [`ThreadExecutor`] uses threads, real clocks and sockets; [`InlineExecutor`]
+//! runs tasks immediately on a simulated clock. The loop is the same for both.
 //!
 //! A model call has a thread of its own, tools run on a pool, and each has a token that cancels it. Only the driver uses
 //! the machine, the journal and the observer; everything else sends it inputs through one channel.

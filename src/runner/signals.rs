@@ -18,7 +18,7 @@ use crate::machine::Event;
 use crate::port::lock;
 use crate::types::Signal;
 
-/// Why signals can't be handled.
+/// The reason why signals can't be handled.
 #[derive(Debug, Error)]
 #[error("could not listen to signals: {0}")]
 pub struct SignalError(#[from] std::io::Error);
@@ -29,11 +29,13 @@ type SignalAction = Box<dyn Fn(Signal) + Send>;
 struct SignalListeners {
     /// Whether the handlers are installed.
     is_installed: bool,
-    /// Runs before a signal ends a process without a run. Without it the process ends as if the signal weren't caught.
+    /// The action that runs before a signal ends a process without a run. Without an action, the process ends as if the
+    /// signal weren't caught.
     idle_action: Option<SignalAction>,
-    /// Ends the process with this code. If there is none, or it returns, the process simply exits.
+    /// The function that ends the process with an exit code. If there is none, or if it returns, the process simply
+    /// exits.
     ending: Option<fn(u8)>,
-    /// The receivers, the oldest first.
+    /// The receivers, oldest first.
     receivers: Vec<SignalReceiver>,
 }
 
@@ -41,7 +43,7 @@ struct SignalListeners {
 struct SignalReceiver {
     on_first: SignalAction,
     on_second: SignalAction,
-    /// The signal that has interrupted it.
+    /// The signal that has interrupted the receiver, and its time.
     interrupted_by: Option<(i32, Instant)>,
 }
 
@@ -53,11 +55,12 @@ static LISTENERS: Mutex<SignalListeners> = Mutex::new(SignalListeners {
     receivers: Vec::new(),
 });
 
-/// How long a repetition of a signal is ignored: `timeout` sends its signal to a process and then to the process group.
+/// The time during which a repetition of a signal is ignored: `timeout` sends its signal to a process and then to the
+/// process group.
 const REPEAT_WINDOW: Duration = Duration::from_millis(150);
 
-/// Catches SIGINT, SIGTERM and SIGHUP on a thread of its own. Until there is a run, the first signal ends the process.
-/// A signal that was ignored when the process started stays ignored (`nohup`).
+/// Catches SIGINT, SIGTERM and SIGHUP on a separate thread. Until there is a run, the first signal ends the process. A
+/// signal that was ignored when the process started stays ignored (`nohup`).
 ///
 /// # Errors
 ///
@@ -81,20 +84,22 @@ pub fn install_handlers() -> Result<(), SignalError> {
     Ok(())
 }
 
-/// Sets what runs before a signal ends a process that has no run yet.
+/// Sets the action that runs before a signal ends a process that has no run yet.
 pub fn set_idle_action(action: impl Fn(Signal) + Send + 'static) {
     lock(&LISTENERS).idle_action = Some(Box::new(action));
 }
 
-/// Sets how a signal ends the process: `end` gets the exit code, and may wait for a moment. The process exits when it returns.
+/// Sets the function that ends the process on a signal: `end` gets the exit code, and may wait for a moment. The
+/// process exits when it returns.
 pub fn set_ending(end: fn(u8)) {
     lock(&LISTENERS).ending = Some(end);
 }
 
 /// Sends signals to a run from now on.
 ///
-/// The first signal becomes an input of the run, also before it has started, and `on_first` is called with it. On the
-/// second one, except for an immediate repetition, `on_second` is called and the process exits with the code of that signal.
+/// The first signal becomes an input of the run, even before the run has started, and `on_first` is called with it. On
+/// the second signal, except for an immediate repetition, `on_second` is called and the process exits with the code of
+/// that signal.
 ///
 /// # Errors
 ///
@@ -111,8 +116,8 @@ pub fn add_run(
     add_receiver(on_first, on_second)
 }
 
-/// Sends signals to these functions from now on: `on_first` is called with the first one. On the second one, except for
-/// an immediate repetition, `on_second` is called and the process exits with the code of that signal.
+/// Sends signals to these functions from now on: `on_first` is called with the first signal. On the second signal,
+/// except for an immediate repetition, `on_second` is called and the process exits with the code of that signal.
 ///
 /// # Errors
 ///
@@ -137,7 +142,8 @@ fn dispatch(number: i32) {
     if listeners.receivers.is_empty() {
         match &listeners.idle_action {
             Some(before) => before(signal),
-            // A shell expects to see the signal that ended the process. PID 1 of a container doesn't die of its own signals.
+            // A shell expects to see the signal that ended the process. PID 1 of a container doesn't die of its own
+            // signals, so it exits.
             None if process::id() > 1 => drop(emulate_default_handler(number)),
             None => {}
         }

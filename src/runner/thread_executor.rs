@@ -1,4 +1,4 @@
-//! An executor with threads: one for model calls, which is reused, and a pool for tools.
+//! An executor with threads: a reused thread for model calls, and a pool for tools.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct ThreadExecutor {
     clock: Arc<dyn Clock>,
     inbox: Receiver<DriverInput>,
     sender: DriverInputSender,
-    /// Sends a task to the newest call thread, if that waits for one. The thread ends when this is dropped.
+    /// Sends a task to the newest call thread, if that thread waits for a task. The thread ends when this is dropped.
     call_thread: Option<Sender<ThreadTask>>,
     pool: Option<ThreadPool>,
     pool_size: usize,
@@ -30,14 +30,14 @@ pub struct ThreadExecutor {
 #[derive(Clone)]
 pub struct DriverInputSender(Sender<DriverInput>);
 
-/// The longest single wait. Deadlines count during a suspend, waits don't, so the time is checked again.
+/// The longest single wait. Deadlines count during a suspend and waits don't, so the time is checked again.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Threads beyond the number of concurrent tools, for tools that never return.
 const SPARE_WORKERS: usize = 4;
 
 impl ThreadExecutor {
-    /// Returns an executor that runs this number of tools concurrently.
+    /// Creates an executor that runs this number of tools concurrently.
     pub fn new(clock: Arc<dyn Clock>, parallel: u32) -> Self {
         let (sender, inbox) = unbounded();
         Self {
@@ -56,7 +56,7 @@ impl ThreadExecutor {
         self.sender.clone()
     }
 
-    /// Runs a task on the call thread, or on a new one if that is busy.
+    /// Runs a task on the call thread, or on a new thread if the call thread is busy.
     fn run_on_call_thread(&mut self, body: ThreadTask) -> Result<(), String> {
         let body = match &self.call_thread {
             Some(waiting) => match waiting.try_send(body) {
@@ -76,8 +76,8 @@ impl ThreadExecutor {
         Ok(())
     }
 
-    /// Runs a task on the pool, which is created with the first tool. It is smaller if the system has few threads; without
-    /// any, the call thread is used.
+    /// Runs a task on the pool, which is created with the first tool. The pool is smaller if the system has few threads
+    /// left. If it has none, the task runs on the call thread.
     fn run_on_pool(&mut self, body: ThreadTask) -> Result<(), String> {
         if self.pool.is_none() {
             let sizes = std::iter::successors(Some(self.pool_size), |size| Some(size / 2));

@@ -1,10 +1,10 @@
-//! What a tool call touches, as far as it affects the order of calls.
+//! The files that a tool call touches, to order calls that conflict.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// What a tool call touches; two calls that conflict run in call order.
+/// The files that a tool call touches. Two calls that conflict run in call order.
 ///
 /// Paths are relative to the workspace, with `/` between their parts; the empty path is the whole workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! The record of a workspace's state, as a session's journal contains it.
+//! The record of a workspace's state in a session's journal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use serde::{Deserialize, Serialize};
 /// A record of the workspace's state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointRecord {
-    /// Why it was made.
+    /// The reason for the record.
     pub kind: CheckpointKind,
-    /// The step that it belongs to.
+    /// The run's step at the time of the record.
     pub step: u32,
-    /// What of the run has worked since the record before.
+    /// The activity of the run since the previous record.
     #[serde(default, skip_serializing_if = "RunActivity::is_unknown")]
     pub since: RunActivity,
-    /// The record whose state was restored, if one was.
+    /// The position of the record whose state was restored, if one was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<u64>,
-    /// What was recorded.
+    /// The recorded state, or the reason for the failure.
     #[serde(flatten)]
     pub outcome: CheckpointOutcome,
 }
 
-/// Why a state was recorded.
+/// The reason for recording a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointKind {
@@ -39,21 +39,22 @@ pub enum CheckpointKind {
     Restored,
 }
 
-/// What of a run has worked in some time. A later one includes the earlier ones.
+/// The part of a run that was active in an interval and may have changed files. A later variant includes the earlier
+/// ones.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum RunActivity {
-    /// Nothing that may change files: what has changed, others have changed.
+    /// Nothing that may change files: all changes were made by others.
     Idle,
-    /// The checks of an answer. What they may have changed depends on the configuration.
+    /// The checks of an answer. The files that they may change depend on the configuration.
     Checks,
-    /// Tools whose changes of files are in the journal: all others are those of others.
+    /// Tools whose file changes are in the journal: all other changes were made by others.
     Edits,
     /// Commands, servers or hooks, which may have changed anything.
     Commands,
-    /// It is not recorded.
+    /// The activity was not recorded.
     #[default]
     Unknown,
 }
@@ -65,13 +66,13 @@ impl RunActivity {
     }
 }
 
-/// What was recorded.
+/// The result of recording a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointOutcome {
     /// The state.
     Recorded(RecordedState),
-    /// Nothing, for this reason.
+    /// The state could not be recorded, for this reason.
     Failed(Arc<str>),
 }
 
@@ -84,14 +85,15 @@ pub struct RecordedState {
     pub files: u64,
     /// The size of its files in bytes.
     pub bytes: u64,
-    /// The number of files and folders that are there and not recorded.
+    /// The number of existing files and folders that are not recorded.
     pub left_out: u64,
-    /// The files of contents that the state needs, with their lengths in bytes.
+    /// The content files that the state needs, with their lengths in bytes.
     pub contents: BTreeMap<Arc<str>, u64>,
 }
 
 impl CheckpointKind {
-    /// Returns whether the change from the state to the next one is the session's, where nothing else shows it.
+    /// Returns whether the change from this state to the next one counts as the session's, if nothing else shows who
+    /// made it.
     pub fn is_before_change(self) -> bool {
         match self {
             Self::Step | Self::BeforeUndo => true,

@@ -19,7 +19,7 @@ pub enum ConversationItem {
     Exchange(ToolExchange),
 }
 
-/// A message to the model, with where it comes from.
+/// A message to the model, with its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UserMessage {
     /// The origin of the message.
@@ -41,23 +41,23 @@ impl UserMessage {
 word_enum! {
     /// The origin of a message to the model.
     pub enum MessageOrigin {
-        /// The user's task, or the prompt with which a session goes on.
+        /// The user's task, or the prompt of a resumed session.
         Task = "task",
         /// The user, while the run was under way.
         Steering = "steering",
-        /// The user, for when the run would have ended.
+        /// A message of the user that waits until the run would have ended.
         FollowUp = "follow_up",
-        /// The machine: why it closes, that a reply goes on, that calls repeat.
+        /// The machine: the reason for closing, a request to continue a reply, a warning about repeated calls.
         System = "system",
         /// A hook, a quality gate or the check of the answer's schema.
         Check = "check",
-        /// A summary that stands for what was compacted.
+        /// A summary that replaces compacted entries.
         Summary = "summary",
     }
 }
 
 impl MessageOrigin {
-    /// Returns whether it is the user's own word, which no compaction may replace.
+    /// Returns whether the message is from the user. No compaction replaces these.
     pub fn is_pinned(self) -> bool {
         match self {
             Self::Task | Self::Steering | Self::FollowUp => true,
@@ -74,7 +74,7 @@ pub struct ToolExchange {
     results: Arc<[ToolResult]>,
 }
 
-/// Why a list of results does not answer a reply.
+/// The results do not match the tool calls of the reply.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{results} results do not answer the {calls} tool calls of a reply one by one")]
 pub struct ResultMismatch {
@@ -108,7 +108,7 @@ impl ToolExchange {
         }
     }
 
-    /// Returns the exchange without the blocks that only the provider of the reply understands.
+    /// Returns the exchange without the blocks that are specific to the reply's provider.
     #[must_use]
     pub fn without_opaque_blocks(&self) -> Self {
         Self { reply: self.reply.without_opaque_blocks(), results: Arc::clone(&self.results) }

@@ -1,29 +1,29 @@
-//! Whether a tool call may run.
+//! The decision on a tool call.
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
-/// Whether a tool call may run, and what decides that: a rule, a guardrail, a mode or the user.
+/// The decision on a tool call, with its reason: a rule, a guardrail, a mode or the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 #[cfg_attr(feature = "cli", derive(schemars::JsonSchema))]
 pub enum Decision {
     /// The call may run.
     Allow {
-        /// What allows it.
+        /// The rule or other source that allows the call.
         #[serde(rename = "rule")]
         reason: Arc<str>,
     },
     /// The user is asked.
     Ask {
-        /// What requires the confirmation.
+        /// The rule or other source that requires the confirmation.
         #[serde(rename = "rule")]
         reason: Arc<str>,
     },
     /// The call may not run.
     Deny {
-        /// What denies it.
+        /// The rule or other source that denies the call.
         #[serde(rename = "rule")]
         reason: Arc<str>,
     },

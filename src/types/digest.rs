@@ -1,4 +1,4 @@
-//! A short, stable fingerprint: equal contents have equal digests, on every machine and in every release.
+//! A short, stable fingerprint: equal contents have equal digests, on every computer and in every release.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use thiserror::Error;
 
-/// A 64-bit FNV-1a fingerprint, for recognising a repetition; it protects against nothing.
+/// A 64-bit FNV-1a fingerprint that detects repetitions. It is not cryptographic.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -64,7 +64,7 @@ impl Digest {
     }
 }
 
-/// A piece whose bytes come one after another: the same digest as of all of them at once, without a copy of them.
+/// The digest of a piece that is added in parts. It equals the digest of all bytes at once, without a copy of them.
 pub(crate) struct DigestPiece {
     digest: Digest,
     length: u64,

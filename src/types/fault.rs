@@ -1,4 +1,4 @@
-//! What can go wrong with a model call: one taxonomy for every provider.
+//! The faults of model calls: one taxonomy for every provider.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 
 use super::{TimeSpan, Tokens, word_enum};
 
-/// Why a model call brought no reply.
+/// The reason why a model call failed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Fault {
-    /// What happened.
+    /// The kind of fault.
     pub kind: FaultKind,
     /// The message for the user, free of secrets and of control characters.
     pub message: Arc<str>,
-    /// What the provider says about retrying.
+    /// The provider's advice on retrying.
     #[serde(default, rename = "retry")]
     pub advice: RetryAdvice,
-    /// How long the provider asks to wait before a retry.
+    /// The wait before a retry that the provider asks for.
     #[serde(default, rename = "wait", skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<TimeSpan>,
     /// Whether the provider may charge for the call although no reply came.
     #[serde(default)]
     pub billed: bool,
-    /// The estimated output that had arrived; the provider charges for that, too.
+    /// The estimated output that had arrived. The provider charges for it, too.
     #[serde(default, rename = "heard", skip_serializing_if = "Tokens::is_zero")]
     pub received: Tokens,
 }
 
 word_enum! {
-    /// What happened to a model call.
+    /// The kind of a model call's fault.
     pub enum FaultKind {
         /// No connection: refused, unreachable, a name that does not resolve, lost while sending.
         Connect = "connect",
@@ -52,7 +52,7 @@ word_enum! {
         Refused = "refused",
         /// The request itself is wrong: a parameter, an address.
         Request = "request",
-        /// The provider does not have the model, or not for this key.
+        /// The provider does not have the model, or does not offer it to this key.
         MissingModel = "missing_model",
         /// The response isn't from a model API: a captive portal, a web page, a redirect.
         NotAnApi = "not_an_api",
@@ -65,12 +65,12 @@ word_enum! {
     }
 }
 
-/// What a provider says about retrying (`x-should-retry`).
+/// A provider's advice on retrying (`x-should-retry`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "cli", derive(schemars::JsonSchema))]
 pub enum RetryAdvice {
-    /// It gives no advice; the kind of fault decides.
+    /// No advice; the kind of fault decides.
     #[default]
     #[serde(rename = "silent")]
     Unspecified,
@@ -82,19 +82,19 @@ pub enum RetryAdvice {
     GiveUp,
 }
 
-/// What can be done about a fault.
+/// The possible reaction to a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultClass {
     /// The same request may succeed later.
     Transient,
     /// A smaller request may succeed.
     Overflow,
-    /// A retry can't help until something is fixed.
+    /// A retry can't succeed until something is fixed.
     Fatal,
 }
 
 impl Fault {
-    /// Returns a fault of which nothing more is known.
+    /// Returns a fault without a provider's advice or charges.
     pub fn new(kind: FaultKind, message: impl Into<Arc<str>>) -> Self {
         Self {
             kind,
@@ -106,8 +106,8 @@ impl Fault {
         }
     }
 
-    /// Returns what can be done about it. A provider's advice counts, except that an overflow is never the same
-    /// request again.
+    /// Returns the possible reaction to the fault. A provider's advice takes precedence, except that an overflow is
+    /// never retried with the same request.
     pub fn class(&self) -> FaultClass {
         match (self.kind.class(), self.advice) {
             (FaultClass::Overflow, _) => FaultClass::Overflow,
@@ -119,7 +119,7 @@ impl Fault {
 }
 
 impl FaultKind {
-    /// Returns what can be done about a fault of this kind when the provider gives no advice.
+    /// Returns the possible reaction to a fault of this kind if the provider gives no advice.
     pub fn class(self) -> FaultClass {
         match self {
             Self::Connect
@@ -141,8 +141,8 @@ impl FaultKind {
         }
     }
 
-    /// Returns whether another model may answer the same request: this one is overloaded, out of reach or missing. A wrong key,
-    /// an empty account, a refusal or a wrong request is for the user to see.
+    /// Returns whether another model may answer the same request, because this one is overloaded, out of reach or
+    /// missing. The user has to see a wrong key, an empty account, a refusal or a wrong request.
     pub fn permits_fallback(self) -> bool {
         match self {
             Self::Connect

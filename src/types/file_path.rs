@@ -11,8 +11,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The path of a file, relative to the workspace.
 ///
-/// It is stored as it is. One that is not UTF-8, which no text can contain, is stored as a NUL character and its bytes in
-/// hexadecimal. Its display, for users and models, is escaped.
+/// Stored as it is if it is UTF-8; any other path is stored as a NUL character and its bytes in hexadecimal, because no
+/// text can contain it. Its display, for users and models, is escaped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FilePath(Arc<OsStr>);
 
@@ -20,17 +20,17 @@ pub struct FilePath(Arc<OsStr>);
 const HEXADECIMAL_MARK: char = '\0';
 
 impl FilePath {
-    /// Returns a path to store.
+    /// Creates a path, relative to the workspace.
     pub fn new(path: impl AsRef<Path>) -> Self {
         Self(path.as_ref().as_os_str().into())
     }
 
-    /// Returns the path for the system.
+    /// Returns the path as the file system expects it.
     pub fn as_path(&self) -> &Path {
         Path::new(&self.0)
     }
 
-    /// Returns the text that is stored.
+    /// Returns the stored form of the path.
     pub fn to_text(&self) -> String {
         self.0.to_str().map_or_else(
             || {
@@ -44,7 +44,7 @@ impl FilePath {
         )
     }
 
-    /// Returns the path of a stored text; `None` if it is invalid.
+    /// Parses the stored form of a path; `None` if it is invalid.
     pub fn from_text(text: &str) -> Option<Self> {
         let Some(digits) = text.strip_prefix(HEXADECIMAL_MARK) else { return Some(text.into()) };
         let (pairs, rest) = digits.as_bytes().as_chunks::<2>();

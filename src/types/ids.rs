@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The id of one effect of one run; its completion carries the same id.
+/// The id of an effect of a run. Its completion carries the same id.
 ///
 /// Ids grow and are never used twice in a run, so a late completion can be distinguished from the pending one.
 #[derive(

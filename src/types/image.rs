@@ -10,10 +10,10 @@ use super::{Tokens, word_enum};
 
 /// An image in a message to the model or in the result of a tool call.
 ///
-/// The text of its message has its [`placeholder`](Self::placeholder). Clones share the content.
+/// The text of the message contains its [`placeholder`](Self::placeholder). Clones share the content.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
-    /// The name of its file, or another name for people and the model.
+    /// The name of the file, or another name for users and the model.
     pub name: Arc<str>,
     /// The format.
     pub media_type: ImageType,
@@ -23,7 +23,7 @@ pub struct Image {
     pub height: u32,
     /// The estimated input tokens.
     pub tokens: Tokens,
-    /// The content in Base64, as all API formats have it.
+    /// The content in Base64, the encoding of all API formats.
     pub data: Arc<str>,
 }
 
@@ -41,12 +41,12 @@ word_enum! {
     }
 }
 
-/// The images of one request at most.
+/// The maximum number and size of the images in one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ImageBudget {
-    /// Their number.
+    /// The maximum number of images.
     pub count: u64,
-    /// Their content, in bytes of Base64.
+    /// The maximum total content, in bytes of Base64.
     pub bytes: u64,
 }
 
@@ -54,7 +54,7 @@ impl ImageBudget {
     /// Any number of images. The default for stored sessions without a budget.
     pub const UNLIMITED: Self = Self { count: u64::MAX, bytes: u64::MAX };
 
-    /// Returns what both allow.
+    /// Returns the smaller count and the smaller size of the two.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
         Self { count: self.count.min(other.count), bytes: self.bytes.min(other.bytes) }
@@ -77,12 +77,12 @@ impl Image {
         format!("[image {}, {}x{}]", self.name, self.width, self.height)
     }
 
-    /// Returns the text that stands for the image where the model does not get it.
+    /// Returns the text that stands for the image in messages without images.
     fn omitted_placeholder(&self) -> String {
         format!("[image {}, {}x{}, not shown]", self.name, self.width, self.height)
     }
 
-    /// Returns the text of a message without its images.
+    /// Returns the text of a message whose images are omitted.
     pub fn omit_all(text: &Arc<str>, images: &[Self]) -> Arc<str> {
         images.iter().fold(Arc::clone(text), |text, image| {
             text.replace(&image.placeholder(), &image.omitted_placeholder()).into()
@@ -91,7 +91,7 @@ impl Image {
 }
 
 impl Hash for Image {
-    /// The content is long; equal images have the same size.
+    /// Hashes the length of the content only: the content is long, and equal images have the same length.
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.name, self.width, self.height, self.tokens, self.data.len()).hash(state);
     }

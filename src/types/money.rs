@@ -15,25 +15,25 @@ use super::{Tokens, Usage};
 pub struct MicroUsd(pub u64);
 
 impl MicroUsd {
-    /// Nothing.
+    /// No money.
     pub const ZERO: Self = Self(0);
 
     /// Returns the amount for a number of dollars, rounded to the nearest millionth.
     ///
-    /// Returns nothing for a number that is negative, not a number, or too large to be an amount.
+    /// Returns `None` for a number that is negative, not a number, or too large to be an amount.
     pub fn from_dollars(dollars: f64) -> Option<Self> {
         let micros = (dollars * 1e6).round();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked by the range
         (0.0..1e18).contains(&micros).then_some(Self(micros as u64))
     }
 
-    /// Returns the amount in dollars, for people and JSON.
+    /// Returns the amount in dollars, for display and JSON.
     #[allow(clippy::cast_precision_loss)] // exact to a millionth up to nine billion dollars
     pub fn as_dollars(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// Returns the difference, or nothing when `other` is larger.
+    /// Returns the difference, or zero if `other` is larger.
     pub fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -53,7 +53,7 @@ impl fmt::Display for MicroUsd {
     }
 }
 
-/// What a model costs: micro-dollars for a million tokens of each kind.
+/// The price of a model: micro-dollars for a million tokens of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Price {
     /// A million input tokens that no cache served.
@@ -64,15 +64,15 @@ pub struct Price {
     pub cached_input: u64,
     /// A million input tokens that were written to the cache.
     pub cache_write: u64,
-    /// What a whole call costs whose input is long, where the provider then asks for more.
+    /// The price of a whole call with long input, if the provider charges more for it.
     #[serde(default, rename = "long", skip_serializing_if = "Option::is_none")]
     pub long_input: Option<LongInputPrice>,
 }
 
-/// What a call costs whose input is long: micro-dollars for a million tokens of each kind.
+/// The price of a call with long input: micro-dollars for a million tokens of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LongInputPrice {
-    /// The longest input that is not long.
+    /// The input up to which the normal price applies.
     #[serde(rename = "above")]
     pub threshold: Tokens,
     /// A million input tokens that no cache served.
@@ -81,13 +81,13 @@ pub struct LongInputPrice {
     pub output: u64,
     /// A million input tokens that were read from the cache.
     pub cached_input: u64,
-    /// A million input tokens that were written to the cache, where that costs more than the others.
+    /// A million input tokens that were written to the cache, if that costs more than other input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<u64>,
 }
 
 impl Price {
-    /// Returns what `usage` costs, rounded up to a whole micro-dollar.
+    /// Returns the cost of `usage`, rounded up to a whole micro-dollar.
     pub fn cost(&self, usage: &Usage) -> MicroUsd {
         let price = self.for_input(usage.input);
         let special = usage.cached_input + usage.cache_write;
@@ -99,13 +99,13 @@ impl Price {
         ])
     }
 
-    /// Returns the most that a call with at most this much input and output can cost.
+    /// Returns the maximum cost of a call with at most this much input and output.
     pub fn max_cost(&self, input: Tokens, output: Tokens) -> MicroUsd {
         let price = self.for_input(input);
         cost_of([(input, price.max_input_price()), (output, price.output)])
     }
 
-    /// Returns how much output `money` buys beside `input`, or nothing when it doesn't even buy the input.
+    /// Returns the output that `money` buys in addition to the input, or `None` if it doesn't cover the input.
     pub fn affordable_output(&self, money: MicroUsd, input: Tokens) -> Option<Tokens> {
         let price = self.for_input(input);
         let input = u128::from(input.0) * u128::from(price.max_input_price());
@@ -128,7 +128,7 @@ impl Price {
         }
     }
 
-    /// Any part of the input may be served from the cache, written to it, or neither.
+    /// Returns the highest price of input: any part may be served from the cache, written to it, or neither.
     fn max_input_price(&self) -> u64 {
         self.input.max(self.cached_input).max(self.cache_write)
     }
@@ -136,7 +136,7 @@ impl Price {
 
 /// Returns the sum of tokens at prices for a million of them, rounded up.
 fn cost_of<const N: usize>(parts: [(Tokens, u64); N]) -> MicroUsd {
-    // A stored session or a provider may have any numbers.
+    // The numbers come from a stored session or a provider and may overflow.
     let products = parts.iter().map(|(n, price)| u128::from(n.0) * u128::from(*price));
     let sum = products.fold(0, u128::saturating_add);
     MicroUsd(u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX))

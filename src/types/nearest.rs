@@ -1,6 +1,6 @@
 //! The known word that is closest to an unknown one, for suggestions.
 
-/// Returns the known word that is closest to `word`, if it is similar enough to be what was meant.
+/// Returns the known word that is closest to `word`, if it is similar enough to be the intended one.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest_within(word, known, (word.chars().count() / 3).max(1))
 }

@@ -1,31 +1,31 @@
-//! Choices that several layers share: the configuration and the command line read them, others act on them.
+//! Options that several layers share: the configuration and the command line read them, other layers use them.
 
 use super::word_enum;
 
 word_enum! {
-    /// When the user is asked before a tool call runs, unless a rule decides.
+    /// The tool calls that the user has to confirm, unless a rule decides.
     #[derive(Default)]
     pub enum ConfirmMode {
-        /// Before each call.
+        /// All calls.
         ConfirmAll = "confirm-all",
-        /// Before calls that change something.
+        /// Calls that change something.
         #[default]
         ConfirmSensitive = "confirm-sensitive",
-        /// Never.
+        /// No calls.
         Yolo = "yolo",
     }
 }
 
 word_enum! {
-    /// How much a model reasons before it answers.
+    /// The amount of reasoning before a model answers.
     pub enum Effort {
-        /// Not at all.
+        /// No reasoning.
         None = "none",
-        /// Little.
+        /// A little reasoning.
         Low = "low",
-        /// As a compromise between cost and quality.
+        /// A compromise between cost and quality.
         Medium = "medium",
-        /// Much.
+        /// Much reasoning.
         High = "high",
         /// As much as the model can.
         Max = "max",
@@ -33,44 +33,44 @@ word_enum! {
 }
 
 word_enum! {
-    /// The field of a request of Chat Completions that has the maximum number of tokens of the reply.
+    /// The field of a Chat Completions request that limits the tokens of the reply.
     pub enum OutputField {
-        /// The older one, which most servers have.
+        /// The older field, which most servers support.
         MaxTokens = "max_tokens",
-        /// The one that newer models of OpenAI need.
+        /// The field that newer models of OpenAI require.
         MaxCompletionTokens = "max_completion_tokens",
     }
 }
 
 word_enum! {
-    /// Where a dispatched agent works that may change something.
+    /// The working folder of a dispatched agent that may change files.
     #[derive(Default)]
     pub enum Isolation {
-        /// In a worktree of its own, whose changes are applied to the files of its dispatcher at its end.
+        /// A separate worktree. At the end, its changes are applied to the files of the dispatcher.
         Worktree = "worktree",
-        /// The same if others that may change something are dispatched with it and the workspace is in a repository of git;
-        /// otherwise in the files of its dispatcher.
+        /// A separate worktree if other agents that may change files are dispatched with it and the workspace is in a
+        /// git repository; otherwise the files of the dispatcher.
         #[default]
         Auto = "auto",
-        /// In the files of its dispatcher.
+        /// The files of the dispatcher.
         None = "none",
     }
 }
 
 word_enum! {
-    /// What happens when a hook fails.
+    /// The reaction to the failure of a hook.
     #[derive(Default)]
     pub enum HookFailurePolicy {
         /// The user is warned, and the run goes on.
         #[default]
         Ignore = "ignore",
-        /// The hook counts as having refused.
+        /// The failure counts as a refusal by the hook.
         Block = "block",
     }
 }
 
 word_enum! {
-    /// What a stored record survives.
+    /// The failures that a stored record survives.
     #[derive(Default)]
     pub enum Durability {
         /// A power cut: records are synced before the effects that depend on them.

@@ -11,7 +11,7 @@ use super::{ToolCall, Usage};
 pub struct Reply {
     /// The parts, in the order in which the model wrote them.
     pub parts: Arc<[ReplyPart]>,
-    /// Why the model stopped.
+    /// The reason why the model stopped.
     pub finish: ReplyFinish,
     /// The token usage of the call.
     pub usage: Usage,
@@ -28,7 +28,7 @@ pub enum ReplyPart {
     Text(Arc<str>),
     /// A tool call.
     Call(ToolCall),
-    /// A block that only its provider understands.
+    /// A block that is specific to its provider.
     Opaque(OpaqueBlock),
 }
 
@@ -41,18 +41,18 @@ pub struct OpaqueBlock {
     pub json: Arc<str>,
 }
 
-/// Why a model stopped writing.
+/// The reason why a model stopped writing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "cli", derive(schemars::JsonSchema))]
 pub enum ReplyFinish {
-    /// It has finished.
+    /// The model has finished.
     Stop,
-    /// It calls tools.
+    /// The model calls tools.
     ToolCalls,
     /// The output limit was reached.
     Length,
-    /// The provider paused a long turn and expects it back.
+    /// The provider paused a long turn, which continues when it is sent back.
     Pause,
     /// The model, or a filter before it, refused.
     Refused,
@@ -91,12 +91,12 @@ impl Reply {
         })
     }
 
-    /// Returns whether a part of it is a block that only its provider understands.
+    /// Returns whether the reply has blocks that are specific to its provider.
     pub fn has_opaque_blocks(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, ReplyPart::Opaque(_)))
     }
 
-    /// Returns the reply without such blocks.
+    /// Returns the reply without the blocks that are specific to its provider.
     #[must_use]
     pub fn without_opaque_blocks(&self) -> Self {
         let parts = self.parts.iter().filter(|part| !matches!(part, ReplyPart::Opaque(_)));

@@ -1,4 +1,4 @@
-//! The rules of one run: everything that the machine needs to know in advance.
+//! The rules of a run: everything that the machine needs to know in advance.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -7,45 +7,46 @@ use serde::{Deserialize, Serialize};
 
 use super::{ImageBudget, MicroUsd, Price, RunTime, TimeSpan, Tokens};
 
-/// The rules of one run. They don't change during the run, and they are stored with it for replays.
+/// The rules of a run. They don't change during the run, and they are stored with it for replays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRules {
     /// The seed for the jitter of retries.
     pub seed: u64,
     /// The limits that the user sets.
     pub limits: RunLimits,
-    /// What the session had used when the limits began. It doesn't count against them.
+    /// The session's use when the limits began. It doesn't count against them.
     #[serde(default, rename = "from", skip_serializing_if = "LimitBaseline::is_initial")]
     pub limit_baseline: LimitBaseline,
-    /// The price of the model. Without it no costs are counted.
+    /// The price of the model. Without it, no costs are counted.
     pub price: Option<Price>,
-    /// The price of the model of summaries, if it is another one. Only counted if the model has a price too.
+    /// The price of the model that writes summaries, if it is another one. Costs of summaries are counted only if the
+    /// main model has a price, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_price: Option<Price>,
-    /// The model of summaries, if it is another one.
+    /// The model that writes summaries, if it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_model: Option<Arc<str>>,
-    /// The model, and after it those that are called instead when it is out of reach, in this order. Empty if there are none.
+    /// The model, followed by its fallbacks in order. Empty if there are no fallbacks.
     #[serde(default, skip_serializing_if = "<[ModelRules]>::is_empty")]
     pub models: Arc<[ModelRules]>,
     /// The limits of a call's output.
     pub output: OutputLimits,
-    /// The context window, and when it is compacted.
+    /// The context window, and the limits at which it is compacted.
     pub context: ContextLimits,
-    /// How failed calls are retried.
+    /// The retries of failed calls.
     pub backoff: RetryBackoff,
-    /// How often the same thing may happen.
+    /// The maximum number of repetitions before the run ends.
     pub bounds: CountLimits,
-    /// When repeated turns count as a loop.
+    /// The number of repeated turns that count as a loop.
     #[serde(rename = "loops")]
     pub loop_detection: LoopDetection,
-    /// How long an effect may take before the machine continues without it.
+    /// The times after which the machine continues without an effect's completion.
     #[serde(rename = "watch")]
     pub timeouts: EffectTimeouts,
     /// Whether a final answer must pass checks: stop hooks, quality gates, a schema, queued follow-ups.
     #[serde(rename = "checked")]
     pub has_checks: bool,
-    /// What happens to the text of a reply that ends for an unknown reason.
+    /// The treatment of a reply that ends for an unknown reason.
     #[serde(
         default = "UnknownFinishPolicy::retry",
         skip_serializing_if = "UnknownFinishPolicy::is_retry"
@@ -56,33 +57,33 @@ pub struct RunRules {
     pub fail_on_denied: bool,
 }
 
-/// What is known of one of several models.
+/// The price and the limits of one of several models.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRules {
     /// The name, as `provider/name`.
     pub name: Arc<str>,
-    /// The price. Without it no costs are counted.
+    /// The price. Without it, no costs are counted.
     pub price: Option<Price>,
     /// The context window.
     pub window: Tokens,
-    /// The most that the model can write in one call.
+    /// The maximum output of the model in one call.
     #[serde(rename = "output")]
     pub model_limit: Tokens,
 }
 
 impl RunRules {
-    /// Returns the number of models that may be called instead of the first one.
+    /// Returns the number of fallback models.
     pub fn fallbacks(&self) -> u32 {
         u32::try_from(self.models.len().saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
-    /// Returns the index of the model with this name, of those that may be called.
+    /// Returns the index of the model with this name among the models of the run.
     pub fn model_index(&self, name: &str) -> Option<u32> {
         let index = self.models.iter().position(|model| *model.name == *name)?;
         u32::try_from(index).ok()
     }
 
-    /// Returns what is known of a model, if several may be called.
+    /// Returns the price and the limits of a model, if the run has several.
     pub fn model(&self, index: u32) -> Option<&ModelRules> {
         self.models.get(usize::try_from(index).ok()?)
     }
@@ -100,12 +101,12 @@ impl RunRules {
     }
 }
 
-/// States of one run have the same rules, so that their hashes differ without them.
+/// Hashes nothing: all states of a run have the same rules.
 impl Hash for RunRules {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-/// What happens to the text of a reply that ends for an unknown reason.
+/// The treatment of a reply that ends for an unknown reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownFinishPolicy {
@@ -144,8 +145,8 @@ pub struct RunLimits {
     pub warn_at: Option<MicroUsd>,
 }
 
-/// What a session had used when it was resumed with another message, which starts new limits. All are zero before; cost
-/// and tokens count from the beginning of the session.
+/// The use of a session when it was resumed with another message, which starts new limits. All fields are zero before
+/// that. Cost and tokens are not part of it: they count from the beginning of the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LimitBaseline {
@@ -154,7 +155,7 @@ pub struct LimitBaseline {
     /// Tool calls that were denied.
     #[serde(rename = "denied")]
     pub denied_calls: u32,
-    /// The time of its runs.
+    /// The total time of its runs.
     #[serde(skip_serializing_if = "RunTime::is_start")]
     pub time: RunTime,
 }
@@ -189,19 +190,19 @@ impl Default for RunLimits {
 /// The limits of a call's output.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OutputLimits {
-    /// The limit that the user set for each call, or `None` to leave it to the provider.
+    /// The user's limit for each call, or `None` to leave it to the provider.
     #[serde(rename = "max")]
     pub user_limit: Option<Tokens>,
-    /// The most that the model can write in one call. It is reserved if no other limit is set.
+    /// The maximum output of the model in one call. It is reserved if no other limit is set.
     #[serde(rename = "ceiling")]
     pub model_limit: Tokens,
-    /// A call with a lower output limit than this isn't made.
+    /// The lowest useful output limit: a call with a lower one isn't made.
     #[serde(rename = "least")]
     pub minimum: Tokens,
-    /// What is reserved for the reply of the closing call.
+    /// The output that is reserved for the closing call.
     pub closing: Tokens,
-    /// Whether replies arrive whole. The provider then writes a reply to its end, and charges for it, although the
-    /// connection is lost; a streamed one ends with its connection.
+    /// Whether replies arrive whole. The provider then writes the whole reply, and charges for it, even if the
+    /// connection is lost. A streamed reply ends with its connection.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_whole: bool,
 }
@@ -218,7 +219,7 @@ impl Default for OutputLimits {
     }
 }
 
-/// The context window, and when it is compacted.
+/// The context window, and the limits at which it is compacted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ContextLimits {
     /// The context window of the model.
@@ -228,13 +229,13 @@ pub struct ContextLimits {
     /// The percentage of the window above which no call is made.
     #[serde(rename = "full")]
     pub full_at: u64,
-    /// The number of exchanges that the threshold needs for a compaction.
+    /// The number of exchanges that are needed for a compaction at the threshold.
     pub summarize_after: u32,
     /// The number of newest exchanges that a compaction keeps unchanged.
     pub keep_recent: u32,
-    /// The number of compactions in one run.
+    /// The maximum number of compactions in one run.
     pub max_compactions: u32,
-    /// The images of one request that the provider takes.
+    /// The images that the provider accepts in one request.
     #[serde(default, skip_serializing_if = "ImageBudget::is_unlimited")]
     pub images: ImageBudget,
 }
@@ -253,12 +254,13 @@ impl Default for ContextLimits {
     }
 }
 
-/// How failed calls are retried: exponential backoff with full jitter.
+/// The retries of failed calls: exponential backoff with full jitter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RetryBackoff {
-    /// The number of attempts after the first one.
+    /// The maximum number of attempts after the first one.
     pub retries: u32,
-    /// The time from the first failure of a call in which further attempts begin. It replaces the number of attempts.
+    /// The time after the first failure of a call during which further attempts begin. It replaces the number of
+    /// attempts.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub retry_for: Option<TimeSpan>,
     /// The longest wait before the first retry. It doubles for each further retry.
@@ -284,7 +286,7 @@ impl Default for RetryBackoff {
     }
 }
 
-/// How often the same thing may happen before it ends the run.
+/// The maximum number of repetitions of the same thing before the run ends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CountLimits {
     /// Tool calls of one reply that run concurrently.
@@ -327,7 +329,7 @@ impl Default for CountLimits {
     }
 }
 
-/// When repeated turns count as a loop.
+/// The number of repeated turns that count as a loop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LoopDetection {
     /// The number of repetitions after which the model is warned.
@@ -344,7 +346,7 @@ impl Default for LoopDetection {
     }
 }
 
-/// How long an effect may take before the machine continues without it.
+/// The times after which the machine continues without an effect's completion.
 ///
 /// These are the last resort: model calls, tools and hooks have shorter limits of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

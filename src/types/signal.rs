@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What interrupted a run.
+/// The signal that interrupted a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
@@ -20,7 +20,7 @@ impl Signal {
     /// Every signal.
     pub const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::Pipe];
 
-    /// Returns the name that the system has for it.
+    /// Returns the system's name of the signal.
     pub fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "SIGINT",

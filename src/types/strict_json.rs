@@ -1,7 +1,7 @@
 //! JSON objects without duplicate keys.
 //!
-//! Parsers disagree about which of two values under one key counts. A call is authorized and run from the same text, so
-//! such a text is rejected.
+//! Parsers disagree on which of two values with the same key counts. A call is authorized and run from the same text,
+//! so texts with duplicate keys are rejected.
 
 use std::fmt;
 

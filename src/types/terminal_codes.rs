@@ -1,4 +1,4 @@
-//! Removal of terminal control codes from texts of other programs.
+//! Removal of terminal control codes from the texts of other programs.
 
 /// Returns a text without escape sequences and control characters. Line ends and tabs stay; `\r\n` becomes `\n`.
 pub fn strip_terminal_codes(text: &str) -> String {

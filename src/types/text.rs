@@ -1,4 +1,4 @@
-//! Texts for people.
+//! Texts for users.
 
 /// Returns a number with its noun, in the singular or the plural. Numbers beyond 64 bits are shown as the largest one.
 pub fn pluralize(number: impl TryInto<u64>, one: &str, many: &str) -> String {
@@ -8,7 +8,7 @@ pub fn pluralize(number: impl TryInto<u64>, one: &str, many: &str) -> String {
     }
 }
 
-/// Returns the first line of a text, up to this many characters; `…` stands for the rest of the text.
+/// Returns the first line of a text, shortened to this many characters. `…` stands for the rest of the text.
 pub(crate) fn first_line(text: &str, most: usize) -> String {
     let text = text.trim();
     let first: String = text.lines().next().unwrap_or_default().chars().take(most).collect();
@@ -16,7 +16,7 @@ pub(crate) fn first_line(text: &str, most: usize) -> String {
     first + more
 }
 
-/// Shortens a text to this many characters, and `…`.
+/// Shortens a text to this many characters, followed by `…`.
 #[cfg(feature = "runner")]
 pub(crate) fn shorten(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {

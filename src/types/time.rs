@@ -23,7 +23,7 @@ impl RunTime {
     /// The moment the run began.
     pub const START: Self = Self(0);
 
-    /// Returns whether it is that moment.
+    /// Returns whether it is the moment the run began.
     #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
     pub(crate) fn is_start(&self) -> bool {
         *self == Self::START

@@ -4,7 +4,7 @@ use std::ops::Add;
 
 use serde::{Deserialize, Serialize};
 
-/// A number of tokens, as a provider counts them or as estimated from bytes.
+/// A number of tokens, counted by a provider or estimated from bytes.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -68,7 +68,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns input plus output, which is what a token budget counts.
+    /// Returns input plus output, which counts against a token budget.
     pub fn total(&self) -> Tokens {
         self.input + self.output
     }

@@ -1,4 +1,4 @@
-//! A tool call, as the model requested it.
+//! A tool call that a model requested.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use super::{CallId, Digest};
 /// One tool call of a reply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The id that its result has to carry.
+    /// The id, which its result carries, too.
     pub id: CallId,
     /// The name of the tool.
     pub name: Arc<str>,
-    /// What the tool is called with.
+    /// The arguments of the tool.
     pub arguments: ToolArguments,
-    /// The digest of name and arguments; equal for two calls that ask for the same.
+    /// The digest of name and arguments. Equal calls have equal digests.
     pub digest: Digest,
 }
 
-/// The arguments of a tool call, by whether they can be used.
+/// The arguments of a tool call, if they are usable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolArguments {
@@ -30,24 +30,24 @@ pub enum ToolArguments {
         /// The text as the model wrote it.
         text: Arc<str>,
     },
-    /// Something else than a JSON object.
+    /// Not a JSON object, or one with duplicate keys.
     Malformed {
         /// The text as the model wrote it.
         text: Arc<str>,
-        /// What is wrong with it, and where.
+        /// The parse error, with its position.
         error: Arc<str>,
     },
     /// Cut off by the output limit; such a call never runs.
     #[serde(rename = "cut")]
     Truncated {
-        /// The text as far as it came.
+        /// The text that has arrived.
         text: Arc<str>,
     },
 }
 
 impl ToolCall {
-    /// Returns a call with these arguments, which are valid if they are a JSON object without duplicate keys. An empty text
-    /// stands for `{}`.
+    /// Creates a call. The arguments are valid if they are a JSON object without duplicate keys. An empty text stands
+    /// for `{}`.
     pub fn new(id: CallId, name: &str, arguments: &str) -> Self {
         let text: Arc<str> = if arguments.trim().is_empty() { "{}" } else { arguments }.into();
         let (arguments, digest) = match serde_json::from_str(&text).map(|StrictJson(value)| value) {
@@ -71,7 +71,7 @@ impl ToolCall {
         Self::new(self.id.clone(), &self.name, self.arguments.text()).digest == self.digest
     }
 
-    /// Returns the call as one that the output limit cut off, unless its arguments are whole.
+    /// Marks the call as cut off by the output limit, unless its arguments are complete.
     pub fn mark_truncated(self) -> Self {
         match self.arguments {
             ToolArguments::Complete { .. } | ToolArguments::Truncated { .. } => self,

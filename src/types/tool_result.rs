@@ -9,33 +9,34 @@ use super::{CallId, Digest, FilePath, Image, Sha256Digest, TimeSpan, word_enum};
 /// The result of one tool call. Every call gets exactly one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The call that this is the result of.
+    /// The id of the call.
     pub call: CallId,
-    /// How the call ended.
+    /// The outcome of the call.
     pub status: ToolStatus,
     /// The text for the model.
     pub text: Arc<str>,
-    /// The digest of status and text, for recognising equal results.
+    /// The digest of status, text and images, to recognize equal results.
     pub digest: Digest,
-    /// How long the tool ran.
+    /// The running time of the tool.
     #[serde(default, rename = "took")]
     pub duration: TimeSpan,
     /// The files that the tool changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FileChange>,
-    /// The files it read, relative to the workspace. Only files whose content is in `text`: a search reads none.
+    /// The files that the tool read, relative to the workspace. Only files whose content is in `text` count: a search
+    /// reads none.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub reads: Box<[Arc<str>]>,
     /// The images that the text mentions.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub images: Box<[Image]>,
-    /// The SHA-256 of the whole output, if the text is a part of it and the whole is stored beside the journal.
+    /// The SHA-256 of the whole output, if the text is a part of it and the whole output is stored beside the journal.
     #[serde(default, rename = "whole", skip_serializing_if = "Option::is_none")]
     pub whole_output: Option<Box<Sha256Digest>>,
 }
 
 word_enum! {
-    /// How a tool call ended.
+    /// The outcome of a tool call.
     pub enum ToolStatus {
         /// The tool did what was requested.
         Ok = "ok",
@@ -57,7 +58,7 @@ word_enum! {
         Interrupted = "interrupted",
         /// The tool did not complete in time, and the run continued without it.
         Abandoned = "abandoned",
-        /// The process ended during the call; it may have had an effect or not.
+        /// The process ended during the call, which may or may not have had an effect.
         InDoubt = "in_doubt",
     }
 }
@@ -76,18 +77,18 @@ pub struct FileChange {
     /// The file, relative to the workspace. A path that is not UTF-8 is a NUL character and its bytes in hexadecimal.
     #[cfg_attr(feature = "cli", schemars(with = "String"))]
     pub path: FilePath,
-    /// The kind of the change.
+    /// The kind of change.
     pub action: FileAction,
-    /// Lines that were added.
+    /// The number of added lines.
     #[serde(default)]
     pub added: u64,
-    /// Lines that were removed.
+    /// The number of removed lines.
     #[serde(default)]
     pub removed: u64,
 }
 
 word_enum! {
-    /// How a file was changed.
+    /// The kind of a file's change.
     pub enum FileAction {
         /// The file is new.
         Created = "created",
@@ -99,7 +100,7 @@ word_enum! {
 }
 
 impl ToolResult {
-    /// Returns a result without duration and changes.
+    /// Creates a result without duration and changes.
     pub fn new(call: CallId, status: ToolStatus, text: impl Into<Arc<str>>) -> Self {
         let text = text.into();
         let digest = Self::digest_of(status, &text, &[]);
@@ -116,7 +117,7 @@ impl ToolResult {
         }
     }
 
-    /// Returns the result with these images. Other images make another result, also with the same text.
+    /// Returns the result with these images, which are part of its digest.
     pub fn with_images(self, images: impl Into<Box<[Image]>>) -> Self {
         let images = images.into();
         Self { digest: Self::digest_of(self.status, &self.text, &images), images, ..self }

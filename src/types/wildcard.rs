@@ -1,15 +1,15 @@
-//! The patterns for names of tools and variables.
+//! Patterns for the names of tools and variables.
 
-/// Returns whether a pattern matches a whole text: `*` matches any text, also an empty one; `|` separates alternatives.
+/// Returns whether a pattern matches a whole text: `*` matches any text, even an empty one; `|` separates alternatives.
 ///
 /// If a pattern matches another pattern as a text, it matches everything that the other one matches.
 pub fn matches_wildcard(pattern: &str, text: &str) -> bool {
     pattern.split('|').any(|pattern| matches_pattern(pattern, text))
 }
 
-/// Returns whether a pattern matches a whole text: `*` in it matches any text, also none.
+/// Returns whether a pattern without alternatives matches a whole text: `*` matches any text, even an empty one.
 pub fn matches_pattern(pattern: &str, text: &str) -> bool {
-    // Most of the patterns in a long list differ in the first character.
+    // Return early: most patterns in a long list differ in the first character.
     let first = pattern.as_bytes().first();
     if first != Some(&b'*') && first != text.as_bytes().first() {
         return false;

@@ -1,6 +1,6 @@
 //! Enums whose variants are written as words: in configuration files, as options, in outputs.
 
-/// An enum with one word for each variant, the strictest first where one is stricter than another.
+/// An enum with one word for each variant. If variants have an order of strictness, the strictest is first.
 pub trait WordEnum: Copy + PartialEq + 'static {
     /// Every variant with its word.
     const WORDS: &'static [(&'static str, Self)];

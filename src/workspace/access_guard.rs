@@ -1,7 +1,7 @@
 //! Access checks by real path.
 //!
-//! A path is checked before it is opened. Another process may replace a folder of it by a link meanwhile, so the real
-//! path of the opened file is checked again. Later renames do not matter: the open file is the one that is read or
+//! A path is checked before it is opened. Meanwhile, another process may replace one of its folders by a link, so the
+//! real path of the opened file is checked again. Later renames do not matter, because the open file itself is read or
 //! written.
 
 use std::fmt;
@@ -18,7 +18,7 @@ pub trait AccessGuard: Send + Sync {
     /// Returns whether reading any path is denied.
     fn restricts_reading(&self) -> bool;
 
-    /// Returns why access to a path is denied; `None` if it is allowed.
+    /// Returns the reason why access to a path is denied; `None` if it is allowed.
     fn denial_reason(&self, path: &RelPath, access: AccessMode) -> Option<String>;
 
     /// Returns whether writing in git repositories, and creating them, is denied.
@@ -47,7 +47,7 @@ pub(super) fn check_access(
     path: &RelPath,
     access: AccessMode,
 ) -> Result<(), FileError> {
-    // A file without a name was replaced just now.
+    // A file without a path was replaced just now.
     let real = real.ok_or_else(|| FileError::Changed(path.clone()))?;
     match guard.denial_reason(&real, access) {
         Some(why) => Err(FileError::Denied(path.clone(), why)),
@@ -55,7 +55,7 @@ pub(super) fn check_access(
     }
 }
 
-/// Returns the path of an open file relative to the root; `None` if it has none there.
+/// Returns the path of an open file relative to the root; `None` if it is not below the root.
 pub(super) fn real_path(root: BorrowedFd<'_>, open: BorrowedFd<'_>) -> Option<RelPath> {
     let inside = path_of_open(open)?.strip_prefix(path_of_open(root)?).ok()?.to_owned();
     RelPath::new(inside).ok()
@@ -90,7 +90,7 @@ fn path_of_open(_: BorrowedFd<'_>) -> Option<PathBuf> {
     None
 }
 
-/// Returns whether the parent of a new file, or a folder above it, is a git repository, or becomes one with the file.
+/// Returns whether the parent of a new file, or a folder above it, is a git repository or becomes one with the file.
 pub(super) fn is_inside_repository(root: &Dir, path: &RelPath) -> bool {
     let mut folder = path.parent();
     let mut below = path.name().map(std::ffi::OsStr::to_owned);

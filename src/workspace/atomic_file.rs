@@ -1,4 +1,4 @@
-//! Files that are replaced as a whole, and folders that are there after a power cut.
+//! Atomic replacement of files, and creation of folders that survive a power cut.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -10,11 +10,11 @@ use super::open_folder::remove_unneeded;
 use crate::port::unique_id;
 use crate::types::Durability;
 
-/// Replaces a file by one that only the user can access: a reader sees the old content or the new.
+/// Replaces a file by one that only the user can access. A reader sees either the old or the new content.
 ///
 /// # Errors
 ///
-/// Fails on an I/O error. The old content is intact then, unless only the folder could not be synced.
+/// Fails on an I/O error. The old content is then intact, unless only the sync of the folder failed.
 pub fn replace_file(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
     let temporary = TemporaryFile::create_in(folder_of(path))?;
     temporary.file().write_all(content)?;
@@ -30,18 +30,18 @@ pub struct TemporaryFile {
 }
 
 impl TemporaryFile {
-    /// Creates a file with these permissions, less those that the process gives no new file.
+    /// Creates a file with these permissions, without those that the process masks for new files.
     ///
     /// # Errors
     ///
-    /// Fails on an I/O error, and if there is such a file.
+    /// Fails on an I/O error, and if the file exists.
     pub fn create(path: PathBuf, mode: u32) -> io::Result<Self> {
         let file =
             OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(&path)?;
         Ok(Self { path, file, is_published: false })
     }
 
-    /// Creates a file in a folder that only the user can access, with a name that no other has.
+    /// Creates a file with a unique name in a folder. Only the user can access the file.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl TemporaryFile {
         &self.path
     }
 
-    /// Gives the file a name in its folder; it replaces one that has the name.
+    /// Renames the file to its final name in the same folder. An existing file is replaced.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Creates a folder that only the user can access, with those around it.
+/// Creates a folder that only the user can access, with its missing parents.
 ///
 /// # Errors
 ///
@@ -95,7 +95,8 @@ pub fn create_private_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Does the same; with [`Durability::Full`], the new folders are durable when this returns.
+/// Creates a folder like [`create_private_folder`]. With [`Durability::Full`], the new folders are durable when this
+/// returns.
 ///
 /// # Errors
 ///

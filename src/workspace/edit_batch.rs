@@ -1,11 +1,11 @@
 //! Atomic changes of several files.
 //!
-//! Every new content is written to a temporary file in the same folder and synced. Then the folders are locked, each
-//! original is checked once more, and only if all are unchanged, the new files are renamed into place. If a step fails,
-//! the previous ones are undone. Of two processes that change the same content, the second one fails.
+//! Every new content is written to a temporary file in the same folder and synced. Then the folders are locked, and
+//! each original is checked again. If all are unchanged, the new files are renamed into place. If a step fails, the
+//! previous ones are undone. If two processes change the same content, the second one fails.
 //!
-//! A killed process leaves temporary files behind. Their names contain those of the original and a digest of the
-//! content ([`leftover_path`]), so they can be found. Those that can't be removed are returned.
+//! A killed process leaves temporary files behind. Their names are digests of the original's name and the content
+//! ([`leftover_path`]), so they can be found. Temporary files that can't be removed are returned.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,7 @@ pub struct BatchedChange {
     pub mode: Option<u32>,
 }
 
-/// The largest file that is read for the comparison.
+/// The maximum size of a file that is read for the comparison, in bytes.
 const MAX_COMPARED_SIZE: u64 = 1 << 30;
 
 /// The temporary files of a batch that could not be removed.
@@ -78,27 +78,27 @@ struct StagedChange<'a> {
     temp_name: Option<String>,
 }
 
-/// Whether the old file is kept until all changes are made. A single change needs no undo.
+/// The treatment of old files until all changes are made. A single change needs no undo.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BackupMode {
     Keep,
     Discard,
 }
 
-/// A change that was made, and can be undone.
+/// A change that was made and can be undone.
 struct CommittedChange<'a> {
     folder: &'a Dir,
     path: &'a RelPath,
     name: &'a OsStr,
-    /// The old file, renamed; `None` if there was none.
+    /// The name of the old file; `None` if there was no old file.
     backup_name: Option<String>,
 }
 
-/// Makes changes together. No file may occur twice. Returns the temporary files that could not be removed afterwards.
+/// Applies changes together. No file may occur twice. Returns the temporary files that could not be removed afterwards.
 ///
 /// # Errors
 ///
-/// Fails when a change cannot be made. All files are then unchanged, except those named in the error.
+/// Fails if a change cannot be made. All files are then unchanged, except those named in the error.
 pub fn apply_changes(
     root: &WorkspaceRoot,
     changes: &[BatchedChange],
@@ -107,7 +107,7 @@ pub fn apply_changes(
     let new_folders = missing_folders(root, changes);
     let applied = apply_together(root, changes, &leftovers);
     if applied.is_err() {
-        // The inner ones first. Those that are not empty stay.
+        // Inner folders first. Folders that are not empty stay.
         for folder in new_folders.iter().rev() {
             let _ = root.dir().remove_dir(folder.as_path());
         }
@@ -120,7 +120,7 @@ pub fn apply_changes(
     }
 }
 
-/// Returns the folders that are to be created for new files, the outer ones first.
+/// Returns the folders that have to be created for new files, outer folders first.
 fn missing_folders(root: &WorkspaceRoot, changes: &[BatchedChange]) -> BTreeSet<RelPath> {
     let created = changes.iter().filter(|change| change.before.is_none());
     let folders =
@@ -161,8 +161,8 @@ const MAX_LOCK_ATTEMPTS: usize = 10_000;
 
 /// Locks the folders of changes until the result is dropped, in one order for all processes.
 ///
-/// The locks hold between processes of this program. A folder that cannot be locked, as on some network file systems,
-/// is changed without.
+/// The locks hold between processes of this program. A folder that can't be locked, as on some network file systems, is
+/// changed without a lock.
 fn lock_folders(staged: &[StagedChange<'_>]) -> Result<Vec<OwnedFd>, FileError> {
     let mut folders = BTreeMap::new();
     for change in staged {
@@ -183,7 +183,7 @@ fn lock_folders(staged: &[StagedChange<'_>]) -> Result<Vec<OwnedFd>, FileError> 
     locked.collect()
 }
 
-/// Renames a file; never replaces one.
+/// Renames a file. An existing file is never replaced.
 pub(in crate::workspace) fn rename_to_new(
     from: impl AsFd,
     name: impl Arg + Copy,
@@ -191,7 +191,7 @@ pub(in crate::workspace) fn rename_to_new(
     new: impl Arg + Copy,
 ) -> rustix::io::Result<()> {
     match renameat_with(&from, name, &to, new, RenameFlags::NOREPLACE) {
-        // Some file systems can't, and systems before Linux 3.15.
+        // Some file systems don't support this, nor does Linux before 3.15.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
             match statat(&to, new, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(Errno::EXIST),
@@ -225,7 +225,7 @@ impl<'a> StagedChange<'a> {
         let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
             return Err(FileError::IsDirectory(path.clone()));
         };
-        // Before folders are created, which would be left behind.
+        // Checked before folders are created, which would be left behind.
         let existing = iter::successors(Some(parent.clone()), RelPath::parent);
         let mut existing = existing.filter_map(|folder| {
             let rest = path.strip_folder(&folder);
@@ -258,7 +258,7 @@ impl<'a> StagedChange<'a> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         if old.is_some() {
-            // Private until it has the permissions of the original.
+            // The file is private until it has the permissions of the original.
             options.mode(0o600);
         }
         let open = |name: &String| self.folder.open_with(name, &options);
@@ -286,7 +286,7 @@ impl<'a> StagedChange<'a> {
         root.check_write(self.folder.as_fd(), &self.name, &self.change.path)?;
         let path = &self.change.path;
         let failed = |error: io::Error| FileError::from_io("replace", path, error);
-        // A file to delete is moved away first, so that an undo works also if nothing can be removed.
+        // A file to delete is moved away first, so that an undo works even if nothing can be removed.
         let is_moved = self.temp_name.is_none() && keep == BackupMode::Keep;
         let old = match (&self.change.before, keep) {
             (None, _) | (Some(_), BackupMode::Discard) => None,
@@ -334,7 +334,7 @@ impl Drop for StagedChange<'_> {
 }
 
 impl CommittedChange<'_> {
-    /// Undoes the change; on failure, returns where the old content is.
+    /// Undoes the change. On failure, returns the location of the old content.
     fn undo(&self) -> Result<(), String> {
         let Self { path, name, .. } = self;
         match &self.backup_name {
@@ -386,12 +386,12 @@ fn create_unique<T>(
     }
 }
 
-/// Returns the path where a killed process would have left this content for a file.
+/// Returns the path at which a killed process would have left this content for a file.
 pub fn leftover_path(path: &Path, digest: &str) -> PathBuf {
     path.with_file_name(temp_file_name(path.file_name().unwrap_or_default(), digest))
 }
 
-/// Gives a file the owner of another one, if it differs.
+/// Sets the owner of a file to that of another one, if it differs.
 fn set_owner(file: &File, old: &cap_std::fs::Metadata) -> Result<(), ()> {
     use cap_std::fs::MetadataExt;
 
@@ -465,7 +465,7 @@ mod tests {
     #[test]
     fn a_temporary_file_that_stays_is_named() {
         let (folder, root) = workspace();
-        // A folder can't be removed as a file is.
+        // A folder can't be removed like a file.
         fs::create_dir_all(folder.path().join("d/x")).unwrap();
         let leftovers = Leftovers::default();
         let (folder, path) = (root.dir().open_dir("d").unwrap(), RelPath::new("d/a").unwrap());

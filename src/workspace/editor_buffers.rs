@@ -1,14 +1,14 @@
-//! The open files of an editor, whose text may differ from what is on disk.
+//! The open files of an editor. Their text may differ from the files on disk.
 
 use std::fmt;
 use std::path::Path;
 
 /// The open files of an editor.
 pub trait EditorBuffers: Send + Sync {
-    /// Returns the text of a file as the editor has it; `None` if the editor doesn't say.
+    /// Returns the text of a file in the editor; `None` if the editor doesn't provide it.
     fn read(&self, path: &Path) -> Option<String>;
 
-    /// Informs the editor of the new text of a file, which is on disk already.
+    /// Informs the editor of the new text of a file, which is already on disk.
     fn on_written(&self, path: &Path, text: &str);
 }
 
@@ -18,11 +18,11 @@ impl fmt::Debug for dyn EditorBuffers {
     }
 }
 
-/// The mark at the beginning of some files in UTF-8, which editors leave out.
+/// The byte order mark at the beginning of some files in UTF-8, which editors omit from the text.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// Returns the content of a file whose text in the editor differs from that on disk. Line ends and the byte order mark are
-/// those of the file: editors keep them apart from the text.
+/// Returns the content of a file whose text in the editor differs from that on disk. Line ends and the byte order mark
+/// are taken from the file, because editors separate them from the text.
 pub(super) fn unsaved_content(disk: &[u8], buffer: &str) -> Option<Vec<u8>> {
     let disk = std::str::from_utf8(disk).ok()?;
     let (mark, disk) = match disk.strip_prefix(BYTE_ORDER_MARK) {

@@ -1,4 +1,4 @@
-//! Errors of file access, and of operations on files of this program.
+//! Errors of file access in the workspace, and of operations on the program's own files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::file_kind::FileKind;
 use super::path::{PathError, RelPath};
 
-/// Why a file of the workspace could not be read or changed.
+/// The reason why a file of the workspace could not be read or changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FileError {
@@ -58,7 +58,7 @@ pub enum FileError {
     /// Access to the real path is denied.
     #[error("access to '{0}' is denied: {1}")]
     Denied(RelPath, String),
-    /// The file belongs to another user, which a new file would not.
+    /// The file belongs to another user, and a new file would not.
     #[error("'{0}' belongs to another user, which could not be kept; nothing was written")]
     ForeignOwner(RelPath),
     /// A change of several files failed, and could not be undone completely.
@@ -89,7 +89,7 @@ pub enum FileError {
     },
 }
 
-/// Returns paths as they are named in a sentence.
+/// Returns a list of paths for a sentence.
 fn list_paths(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }

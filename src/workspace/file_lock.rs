@@ -1,4 +1,4 @@
-//! Locks of files, which keep processes apart.
+//! File locks between processes.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 const FIRST_PAUSE: Duration = Duration::from_micros(200);
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// Locks a file; returns `false` if another process has it for all this time.
+/// Locks a file. Returns `false` if another process holds the lock for all this time.
 ///
-/// The lock belongs to the open file, so it ends with the process that holds it. A child that a thread has forked, or
-/// that of a killed process, shares it until it executes its program.
+/// The lock belongs to the open file, so it ends with the process that holds it. A child that a thread, or a killed
+/// process, has forked shares the lock until it executes its program.
 ///
 /// # Errors
 ///
-/// Fails if the system does, also if the file system has no locks.
+/// Fails on an error of the system, for example if the file system does not support locks.
 pub fn lock_within(file: &File, timeout: Duration) -> io::Result<bool> {
     let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
     loop {

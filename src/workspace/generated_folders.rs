@@ -1,14 +1,14 @@
-//! Recognizes folders of dependencies, caches and build outputs, which a search in a project skips.
+//! Detection of folders of dependencies, caches and build outputs, which a search in a project skips.
 
 use std::path::Path;
 
-/// Names used for nothing else.
+/// Names of folders that are always generated.
 const GENERATED_NAMES: &str = ".bundle .cache .dart_tool .direnv .eggs .gradle .hypothesis .ipynb_checkpoints \
     .mypy_cache .next .nox .nuxt .nyc_output .parcel-cache .pnpm-store .pytest_cache .ruff_cache .sass-cache .serverless \
     .stack-work .svelte-kit .terraform .tox .turbo .venv .zig-cache __pycache__ __pypackages__ bower_components \
     dist-newstyle elm-stuff jspm_packages node_modules";
 
-/// Names that count next to, or with, one of these files.
+/// Names of folders that are generated if one of these files is next to them.
 const NAMES_WITH_MANIFEST: [(&str, &[&str]); 4] = [
     ("build", &["build.gradle", "build.gradle.kts", "setup.py", "pubspec.yaml"]),
     ("dist", &["package.json", "pyproject.toml", "setup.py"]),
@@ -19,14 +19,15 @@ const NAMES_WITH_MANIFEST: [(&str, &[&str]); 4] = [
 /// Files that mark a folder as generated.
 const MARKER_FILES: [&str; 2] = ["CACHEDIR.TAG", "pyvenv.cfg"];
 
-/// Returns whether a folder holds dependencies, a cache, or build outputs. Accesses the file system.
+/// Returns whether a folder contains dependencies, a cache, or build outputs. Accesses the file system.
 pub fn is_generated(folder: &Path) -> bool {
     is_generated_among(folder, |file| {
         folder.parent().is_some_and(|parent| parent.join(file).exists())
     })
 }
 
-/// Returns whether a folder holds dependencies, a cache, or build outputs, for a caller that knows what is beside it.
+/// Returns whether a folder contains dependencies, a cache, or build outputs. `is_beside` returns whether a file is
+/// beside it.
 pub(super) fn is_generated_among(folder: &Path, is_beside: impl Fn(&str) -> bool) -> bool {
     let Some(name) = folder.file_name() else { return false };
     let beside = NAMES_WITH_MANIFEST.iter().find(|(other, _)| name == *other);

@@ -1,4 +1,4 @@
-//! Reading images for models: checked, scaled down to what a provider takes, and encoded.
+//! Images for models: read, checked, scaled down to a size that the provider accepts, and encoded.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -26,44 +26,45 @@ use crate::types::{Image, ImageBudget, ImageType, Tokens};
 /// An image before it is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageSource {
-    /// The name of its file, or another name for people and the model.
+    /// The name of its file, or another name for users and the model.
     pub name: String,
     /// The content of its file.
     pub bytes: Vec<u8>,
 }
 
-/// What a provider takes, and what it counts.
+/// A provider's limits for images, and its token counts for them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ImageLimits {
-    /// The longest edge in pixels. Providers scale longer ones down themselves, or refuse them.
+    /// The maximum edge in pixels. Providers scale larger images down themselves, or reject them.
     max_edge: u32,
-    /// The size of the content in bytes, before Base64.
+    /// The maximum size of the content in bytes, before Base64.
     max_bytes: usize,
-    /// The images of one request.
+    /// The maximum number and size of the images in one request.
     pub budget: ImageBudget,
-    /// Whether it takes WebP. All take PNG and JPEG, and none takes every GIF: that is sent as PNG.
+    /// Whether the provider accepts WebP. All providers accept PNG and JPEG. No provider accepts every GIF, so GIF is
+    /// sent as PNG.
     takes_webp: bool,
     cost: TokenCost,
 }
 
-/// How a provider counts the tokens of an image: by square tiles.
+/// A provider's token count for an image, by square tiles.
 #[derive(Debug, PartialEq, Eq)]
 struct TokenCost {
     /// The edge of a tile in pixels.
     edge: u64,
     /// The price of a tile in hundredths of a token.
     tile: u64,
-    /// The least and the most that an image has.
+    /// The minimum and the maximum of an image's tokens.
     range: (u64, u64),
 }
 
-/// The images of one request, in bytes of Base64. Google takes 20 MB with all of the text; the others whose limit is
-/// known take more, and each request is sent whole again.
+/// The maximum size of the images in one request, in bytes of Base64. Google accepts 20 MB including all of the text.
+/// The other providers with known limits accept more, but each request sends the images again.
 const REQUEST_BYTES: u64 = 14_000_000;
 
-/// Anthropic, also on the clouds. Up to 20 images may have 8000 pixels at an edge, more only 2000; edges above 1568
-/// (2576 since Claude Opus 4.7) are scaled down there. 100 images in a request with a window of 200k tokens, 600 with a larger
-/// one; 5 MB of Base64 each. A token has 28x28 pixels. Source:
+/// Anthropic, including its models on cloud platforms. Up to 20 images may have edges of 8000 pixels; if there are more
+/// images, only 2000. Edges above 1568 (2576 since Claude Opus 4.7) are scaled down there. 100 images in a request with
+/// a window of 200k tokens, 600 with a larger one; 5 MB of Base64 each. A token has 28x28 pixels. Source:
 /// <https://platform.claude.com/docs/en/build-with-claude/vision>
 pub static ANTHROPIC: ImageLimits = ImageLimits {
     max_edge: 2_000,
@@ -73,9 +74,9 @@ pub static ANTHROPIC: ImageLimits = ImageLimits {
     cost: TokenCost { edge: 28, tile: 100, range: (0, 4_784) },
 };
 
-/// `OpenAI`, and servers with its API formats. 1500 images and 512 MB in a request; Azure takes 50 images. `high` detail
-/// allows edges of 2048 pixels. A patch of 32x32 pixels is 1.2 tokens for the newest models; those that count tiles of 512
-/// pixels have fewer. Sources: <https://developers.openai.com/api/docs/guides/images-vision>,
+/// `OpenAI`, and servers with its API formats. 1500 images and 512 MB in a request; Azure accepts 50 images. `high`
+/// detail allows edges of 2048 pixels. A patch of 32x32 pixels is 1.2 tokens for the newest models; models that count
+/// tiles of 512 pixels have fewer. Sources: <https://developers.openai.com/api/docs/guides/images-vision>,
 /// <https://learn.microsoft.com/en-us/azure/foundry/openai/quotas-limits>
 pub static OPENAI: ImageLimits = SERVED_LIKE_OPENAI;
 
@@ -87,9 +88,9 @@ const SERVED_LIKE_OPENAI: ImageLimits = ImageLimits {
     cost: TokenCost { edge: 32, tile: 120, range: (0, u64::MAX) },
 };
 
-/// Google. 20 MB in a request, 7 MB an image on Vertex, and 900 to 3600 images. No limit of pixels: the content decides. Gemini
-/// 2 counts 258 tokens for a tile of 768 pixels, and Gemini 3 at most 1120 for an image, unless it is asked for more. Sources:
-/// <https://ai.google.dev/gemini-api/docs/image-understanding>,
+/// Google. 20 MB in a request, 7 MB per image on Vertex, and 900 to 3600 images. There is no limit of pixels, so the
+/// size of the content decides. Gemini 2 counts 258 tokens for a tile of 768 pixels, and Gemini 3 at most 1120 for an
+/// image by default. Sources: <https://ai.google.dev/gemini-api/docs/image-understanding>,
 /// <https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/image-understanding>
 pub static GEMINI: ImageLimits = ImageLimits {
     max_edge: 3_072,
@@ -99,7 +100,7 @@ pub static GEMINI: ImageLimits = ImageLimits {
     cost: TokenCost { edge: 768, tile: 25_800, range: (1_120, u64::MAX) },
 };
 
-/// xAI: 20 MiB an image, any number, PNG and JPEG only. Source:
+/// xAI: 20 MiB per image, any number, PNG and JPEG only. Source:
 /// <https://docs.x.ai/developers/model-capabilities/images/understanding>
 pub static XAI: ImageLimits = ImageLimits { takes_webp: false, ..SERVED_LIKE_OPENAI };
 
@@ -107,36 +108,37 @@ pub static XAI: ImageLimits = ImageLimits { takes_webp: false, ..SERVED_LIKE_OPE
 pub static MISTRAL: ImageLimits =
     ImageLimits { budget: ImageBudget { count: 8, bytes: REQUEST_BYTES }, ..SERVED_LIKE_OPENAI };
 
-/// Groq: 5 images in a request, 4 MB with all of the text, 33 million pixels. Source: <https://console.groq.com/docs/vision>
+/// Groq: 5 images in a request, 4 MB including all of the text, 33 million pixels. Source:
+/// <https://console.groq.com/docs/vision>
 pub static GROQ: ImageLimits = ImageLimits {
     max_bytes: 500_000,
     budget: ImageBudget { count: 5, bytes: 3_400_000 },
     ..SERVED_LIKE_OPENAI
 };
 
-/// `DeepSeek`: 32 MiB in Base64, and at most 384 tokens an image. Source: <https://api-docs.deepseek.com>
+/// `DeepSeek`: 32 MiB in Base64, and at most 384 tokens per image. Source: <https://api-docs.deepseek.com>
 pub static DEEPSEEK: ImageLimits =
     ImageLimits { cost: TokenCost { edge: 32, tile: 120, range: (0, 384) }, ..SERVED_LIKE_OPENAI };
 
-/// The largest file that is read, in bytes.
+/// The maximum size of a file that is read, in bytes.
 const MAX_FILE: u64 = 30 << 20;
 
-/// The memory for the pixels of an image, in bytes.
+/// The maximum memory for the pixels of an image, in bytes.
 const MAX_DECODED_BYTES: u64 = 200 << 20;
 
-/// The largest image that is decoded, in pixels.
+/// The maximum number of pixels of an image that is decoded.
 const MAX_PIXELS: u64 = 50_000_000;
 
-/// The quality of JPEG, in hundredths.
+/// The quality of encoded JPEG, from 0 to 100.
 const JPEG_QUALITY: u8 = 85;
 
-/// The images of one message or result.
+/// The maximum number of images in one message or result.
 const MAX_IMAGES: usize = 20;
 
-/// Why an image can't be sent.
+/// The reason why an image can't be sent.
 #[derive(Debug, Error)]
 pub enum ImageError {
-    /// It can't be read.
+    /// The file can't be read.
     #[error("{0}")]
     Read(#[from] io::Error),
     /// The file is too large.
@@ -153,30 +155,30 @@ pub enum ImageError {
         /// The height.
         height: u32,
     },
-    /// Its pixels need too much memory.
+    /// The pixels need too much memory.
     #[error("decoding it takes more than {} MB of memory", MAX_DECODED_BYTES >> 20)]
     TooMuchMemory,
-    /// It can't be decoded.
+    /// The image can't be decoded.
     #[error("it is damaged: {0}")]
     Damaged(String),
     /// There are too many images.
     #[error("at most {0} images can be given at once")]
     TooMany(usize),
-    /// The run has no time left for it.
+    /// The run has no time left to decode the image.
     #[error("the time was over before it was decoded")]
     Stopped,
 }
 
-/// The images of a message, with their text.
+/// The images of a message, with their lines of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttachedImages {
-    /// A line for each image, also for one that the model does not get.
+    /// A line for each image, even if the model does not get it.
     pub lines: Vec<String>,
     /// The images for the model.
     pub images: Vec<Image>,
 }
 
-/// The right to decode an image. There is one in the process, since decoding takes hundreds of megabytes.
+/// The permit to decode an image. The process has only one, because decoding takes hundreds of megabytes.
 struct DecodePermit;
 
 static PERMIT: LazyLock<(Sender<()>, Receiver<()>)> = LazyLock::new(|| {
@@ -190,7 +192,7 @@ impl ImageSource {
     ///
     /// # Errors
     ///
-    /// Fails if it can't be read, or is too large.
+    /// Fails if the file can't be read, or is too large.
     pub fn open(path: &Path) -> Result<Self, ImageError> {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         Self::read(name, open_input(path)?)
@@ -200,16 +202,16 @@ impl ImageSource {
     ///
     /// # Errors
     ///
-    /// Fails if it can't be read, or is too large.
+    /// Fails if the file can't be read, or is too large.
     fn read(name: String, file: File) -> Result<Self, ImageError> {
         Self::read_rest(name, Vec::new(), file)
     }
 
-    /// Reads the rest of an open file, of which this was read already.
+    /// Reads the rest of an open file. `bytes` were already read.
     ///
     /// # Errors
     ///
-    /// Fails if it can't be read, or is too large.
+    /// Fails if the file can't be read, or is too large.
     pub fn read_rest(name: String, mut bytes: Vec<u8>, file: File) -> Result<Self, ImageError> {
         file.take(MAX_FILE + 1 - bytes.len() as u64).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > MAX_FILE {
@@ -218,11 +220,11 @@ impl ImageSource {
         Ok(Self { name, bytes })
     }
 
-    /// Returns an image from its content in Base64.
+    /// Creates an image from its content in Base64.
     ///
     /// # Errors
     ///
-    /// Fails if it is too large, or not Base64.
+    /// Fails if the content is too large, or not Base64.
     pub fn from_base64(name: String, data: &str) -> Result<Self, ImageError> {
         if data.len() as u64 / 4 * 3 > MAX_FILE {
             return Err(ImageError::TooLarge);
@@ -232,11 +234,12 @@ impl ImageSource {
         Ok(Self { name, bytes })
     }
 
-    /// Returns the image in a form that a provider takes. Waits while another one is decoded, until `stop` is cancelled.
+    /// Returns the image in a form that a provider accepts. Waits while another image is being decoded, until `stop` is
+    /// cancelled.
     ///
     /// # Errors
     ///
-    /// Fails if it is too large, damaged, or not an image.
+    /// Fails if the file is too large, damaged, or not an image.
     pub fn prepare(
         &self,
         limits: &ImageLimits,
@@ -254,7 +257,7 @@ impl ImageSource {
         };
         let is_small = image.width().max(image.height()) <= limits.max_edge
             && self.bytes.len() <= limits.max_bytes;
-        // Not every provider turns it.
+        // Not every provider applies the orientation.
         if is_taken && is_small && orientation == Orientation::NoTransforms {
             return Ok(self.image(
                 limits,
@@ -279,7 +282,7 @@ impl ImageSource {
         Image { name, media_type, width, height, tokens, data }
     }
 
-    /// Returns the line for a model that gets no images.
+    /// Returns the line for a model that accepts no images.
     fn describe(&self) -> Result<String, ImageError> {
         let (_, decoder) = self.decoder()?;
         let (width, height) = decoder.dimensions();
@@ -292,7 +295,7 @@ impl ImageSource {
         format!("[image {}, not shown: {error}]", self.shown_name())
     }
 
-    /// Returns the name without what would end a placeholder.
+    /// Returns the name without characters that would end a placeholder.
     fn shown_name(&self) -> String {
         let is_plain = |c: &char| !c.is_control() && !"[]".contains(*c);
         self.name.chars().filter(is_plain).take(100).collect()
@@ -320,7 +323,7 @@ impl ImageSource {
     }
 }
 
-/// A format that is read.
+/// A supported format.
 #[derive(Clone, Copy)]
 struct Format(ImageFormat);
 
@@ -350,7 +353,7 @@ impl Format {
 }
 
 impl DecodePermit {
-    /// Waits until no other image is decoded.
+    /// Waits until no other image is being decoded.
     fn acquire(stop: &CancellationToken) -> Result<Self, ImageError> {
         let (_registration, stopped) = channel_of(stop);
         select_biased! {
@@ -382,8 +385,8 @@ impl ImageLimits {
 }
 
 impl AttachedImages {
-    /// Prepares images for a model; without limits, it takes none. An image that can't be sent has a line that says why.
-    /// Returns also whether one could not be sent.
+    /// Prepares images for a model. Without limits, the model accepts no images. An image that can't be sent has a line
+    /// with the reason. Also returns whether an image could not be sent.
     pub fn prepare(
         sources: &[ImageSource],
         limits: Option<&ImageLimits>,
@@ -399,8 +402,8 @@ impl AttachedImages {
         (attached, has_failed)
     }
 
-    /// Prepares images of the user for a model, on a thread of their own since a decoder can't be stopped. When `stop` is
-    /// cancelled or `most` is over before they are ready, the model gets lines in place of them.
+    /// Prepares images of the user for a model, on a separate thread, because a decoder can't be stopped. If `stop` is
+    /// cancelled or `most` has passed before they are ready, the model gets lines in place of the images.
     ///
     /// # Errors
     ///
@@ -470,7 +473,7 @@ impl AttachedImages {
     }
 }
 
-/// Returns whether a file that begins so is in a format that is read.
+/// Returns whether a file with this beginning is in a supported format.
 pub fn is_image(start: &[u8]) -> bool {
     Format::detect(start).is_some()
 }
@@ -478,8 +481,8 @@ pub fn is_image(start: &[u8]) -> bool {
 /// The bytes of an image, their format, and its size in pixels.
 type EncodedImage = (Vec<u8>, ImageType, (u32, u32));
 
-/// Turns an image as its file says, and scales it down until it fits: without loss if that is small enough, and as JPEG
-/// otherwise. The image itself is never copied.
+/// Applies the orientation of an image, and scales it down until it fits. It is encoded without loss if that is small
+/// enough, and as JPEG otherwise. The image itself is never copied.
 fn scale(
     image: DynamicImage,
     orientation: Orientation,
@@ -526,7 +529,7 @@ fn scale(
     }
 }
 
-/// Returns the size with this longest edge.
+/// Returns the size, reduced to this longest edge.
 fn fit((width, height): (u32, u32), edge: u32) -> (u32, u32) {
     let longest = u64::from(width.max(height)).max(1);
     let part = |side: u32| {
@@ -535,7 +538,7 @@ fn fit((width, height): (u32, u32), edge: u32) -> (u32, u32) {
     (part(width), part(height))
 }
 
-// By value, as a function for `map_err`.
+// By value, for use as a function in `map_err`.
 #[allow(clippy::needless_pass_by_value)]
 fn damaged(error: image::ImageError) -> ImageError {
     match error {
@@ -612,7 +615,7 @@ mod tests {
 
     #[test]
     fn tokens_are_counted_as_the_providers_do() {
-        // The examples of their pages.
+        // The examples of the providers' documentation.
         assert_eq!(ANTHROPIC.tokens(1_000, 1_000), Tokens(1_296));
         assert_eq!(ANTHROPIC.tokens(1_920, 1_080), Tokens(2_691));
         assert_eq!(OPENAI.tokens(1_600, 1_600), Tokens(3_000));
@@ -658,7 +661,7 @@ mod tests {
         );
         let wide = refused(&bomb(u32::MAX / 2, 9, 8, 2));
         assert!(wide.contains("at most 50 million") || wide.contains("of memory"), "{wide}");
-        // Eight bytes a pixel.
+        // Eight bytes per pixel.
         assert_eq!(
             refused(&bomb(7_000, 7_000, 16, 6)),
             "decoding it takes more than 200 MB of memory"

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// What some editors write before a text.
+/// The character that some editors write before a text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Opens a regular file for reading. A named pipe without a writer does not block, and a device does not fill the

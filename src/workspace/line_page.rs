@@ -2,15 +2,15 @@
 
 use std::io::{self, BufRead, Read as _};
 
-/// The longest page, in bytes; a single line may be longer than any page.
+/// The maximum size of a page, in bytes. A single line may be longer than any page.
 pub const MAX_LINE_PAGE: usize = 64 << 10;
 
-/// Where a page begins.
+/// The beginning of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinePosition {
     /// The line, counted from 1.
     pub line: u64,
-    /// How many bytes of this line are left out. A character of which some are left out is left out whole.
+    /// The number of bytes of this line that are omitted. A partly omitted character is omitted whole.
     pub byte: u64,
 }
 
@@ -19,11 +19,11 @@ pub struct LinePosition {
 pub struct LinePage {
     /// The lines with their line ends.
     pub text: String,
-    /// How many bytes of its first line are left out before it.
+    /// The number of bytes of the first line that are omitted before the page.
     pub byte: u64,
     /// The number of lines of the whole text.
     pub lines: u64,
-    /// How many bytes of the last line of the page do not fit into it.
+    /// The number of bytes of the page's last line that don't fit into it.
     pub cut: u64,
 }
 
@@ -34,7 +34,7 @@ impl LinePosition {
     }
 }
 
-/// Reads a text to its end, and returns up to `limit` lines from a position on, at most [`MAX_LINE_PAGE`] bytes.
+/// Reads a text to its end, and returns up to `limit` lines from a position on, but at most [`MAX_LINE_PAGE`] bytes.
 ///
 /// # Errors
 ///
@@ -45,7 +45,7 @@ pub fn read_line_page(
     limit: u64,
 ) -> io::Result<LinePage> {
     let (mut page, mut lines, mut cut, mut byte) = (Vec::new(), 0, 0, first.byte);
-    // The first line is shorter than what is left out of it: the page would begin with another one.
+    // Whether the first line is shorter than its omitted part. The page would then begin with another line.
     let mut is_behind_line = false;
     while !input.fill_buf()?.is_empty() {
         lines += 1;
@@ -81,10 +81,10 @@ pub fn read_line_page(
     Ok(LinePage { text: String::from_utf8_lossy(&page).into_owned(), byte, lines, cut })
 }
 
-/// Skips the rest of a character that began before, and returns its size in bytes.
+/// Skips the rest of a character that began earlier, and returns its size in bytes.
 fn skip_rest_of_char(input: &mut impl BufRead) -> io::Result<u64> {
     let mut skipped = 0;
-    // A character has at most three such bytes.
+    // A character has at most three continuation bytes.
     while skipped < 3 && input.fill_buf()?.first().is_some_and(|byte| byte & 0xc0 == 0x80) {
         input.consume(1);
         skipped += 1;

@@ -1,4 +1,4 @@
-//! Resolves the links of many paths.
+//! Resolution of the links of many paths.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -6,15 +6,16 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Resolves links as the system does, and looks at each path once.
+/// A cache that resolves links like the system, and looks at each path once.
 ///
-/// The paths of one policy are in the same few folders. Later changes of these are not seen, so it is for paths that are
-/// resolved at one moment. A path of more links than the system follows is resolved if the later ones are known already.
+/// The paths of one policy are in the same few folders. Later changes of these folders are not seen, so a resolver is
+/// only for paths that are resolved at the same moment. A path with more links than the system follows is resolved if
+/// its later links are already known.
 #[derive(Debug, Default)]
 pub struct LinkResolver {
-    /// Where absolute paths lead; `None` where that does not exist.
+    /// The targets of absolute paths; `None` if the target does not exist.
     resolved: RefCell<HashMap<PathBuf, Option<PathBuf>>>,
-    /// What is at paths whose folders have no links.
+    /// The entries at paths whose folders have no links.
     entries: RefCell<HashMap<PathBuf, PathEntry>>,
 }
 
@@ -25,21 +26,21 @@ enum PathEntry {
     FileOrFolder,
 }
 
-/// The most links that the system follows.
+/// The maximum number of links that the system follows in a path.
 pub(crate) const MAX_LINKS: usize = 40;
 
 impl LinkResolver {
     /// Returns an existing path without links.
     pub fn canonicalize(&self, path: &Path) -> Option<PathBuf> {
         let bytes = path.as_os_str().as_bytes();
-        // What ends so has to be a folder.
+        // A path with such an end has to be a folder.
         if !path.is_absolute() || bytes.ends_with(b"/") || bytes.ends_with(b"/.") {
             return path.canonicalize().ok();
         }
         self.real_path_of(path, 0)
     }
 
-    /// Resolves the links of a path as far as it exists; `None` for a relative path of which nothing exists.
+    /// Resolves the links of a path as far as it exists; `None` for a relative path if no part of it exists.
     pub fn resolve(&self, path: &Path) -> Option<PathBuf> {
         let real = path.ancestors().find_map(|existing| {
             let rest = path.strip_prefix(existing).ok()?;
@@ -49,7 +50,7 @@ impl LinkResolver {
         Some(real.components().collect())
     }
 
-    /// Returns what a path contains if it is a link.
+    /// Returns the target of a path, as it is written, if the path is a link.
     pub fn read_link(&self, path: &Path) -> Option<PathBuf> {
         let folder = path.parent()?;
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -59,13 +60,13 @@ impl LinkResolver {
         }
     }
 
-    /// Returns where an absolute path leads, after so many links.
+    /// Returns the target of an absolute path, after this number of links.
     fn real_path_of(&self, path: &Path, links: usize) -> Option<PathBuf> {
         if let Some(known) = self.resolved.borrow().get(path) {
             return known.clone();
         }
         let real = self.follow(path, links);
-        // Too many links are an error for this path only if it is the first.
+        // Too many links are an error of this path only if it is the first in the chain.
         if links == 0 || real.is_some() {
             self.resolved.borrow_mut().insert(path.to_owned(), real.clone());
         }
@@ -97,7 +98,7 @@ impl LinkResolver {
     fn entry(&self, real: PathBuf) -> PathEntry {
         let look = |path: &PathBuf| match fs::read_link(path) {
             Ok(target) => PathEntry::Link(target),
-            // The error for everything else that exists.
+            // The error for an existing entry that is not a link.
             Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
                 PathEntry::FileOrFolder
             }
@@ -135,7 +136,7 @@ mod tests {
         fs::write(top.join("l45"), "").unwrap();
         let paths = "a a/b absolute/b a/up absolute/up/.. a/file a/file/.. a/file/x a/file/ a/./b dangling \
             dangling/x round to-file root root/tmp none none/x none/../a l5 l44 a/../../..";
-        // In both orders: what is known must not change what follows.
+        // In both orders: known results must not change later ones.
         let (first, second) = (LinkResolver::default(), LinkResolver::default());
         let all: Vec<PathBuf> = paths.split_whitespace().map(|path| top.join(path)).collect();
         let checked = all.iter().map(|path| (&first, path));

@@ -19,23 +19,23 @@ use super::open_folder::open_below;
 use super::path::RelPath;
 use super::root::WorkspaceRoot;
 
-/// Returns the entries of a walk, without those that cannot be read. The walker panics if its first folder is replaced
-/// during the walk, which then ends.
+/// Returns the entries of a walk, except unreadable ones. The walker panics if its first folder is replaced during the
+/// walk; this ends the walk.
 pub fn entries(mut walk: ignore::Walk) -> impl Iterator<Item = ignore::DirEntry> {
     let next = move || catch_unwind(AssertUnwindSafe(|| walk.next())).ok().flatten();
     iter::from_fn(next).flatten()
 }
 
-/// The files that a walk reads in each folder.
+/// The ignore files that a walk reads in each folder.
 const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".git/info/exclude"];
 
-/// The largest file that is read, in bytes.
+/// The maximum size of an ignore file that is read, in bytes.
 const MAX_IGNORE_FILE_SIZE: u64 = 1 << 20;
 
 /// Returns whether each ignore file in a folder is a regular file of acceptable size, or missing.
 ///
-/// The walk opens them wherever they are. A hostile workspace may have a pipe there, which would block, or a link to an
-/// endless device.
+/// The walk opens any file with such a name. A hostile workspace may have a pipe there, which would block, or a link to
+/// an endless device.
 pub fn has_readable_ignore_files(folder: &Path) -> bool {
     IGNORE_FILES.iter().all(|list| match fs::metadata(folder.join(list)) {
         Ok(meta) => meta.is_file() && meta.len() <= MAX_IGNORE_FILE_SIZE || meta.is_dir(),
@@ -43,19 +43,19 @@ pub fn has_readable_ignore_files(folder: &Path) -> bool {
     })
 }
 
-/// A folder of the workspace that was opened to look for files below it. No link below it is followed.
+/// A folder of the workspace that was opened to find files below it. No link below it is followed.
 #[derive(Clone, Debug)]
 pub struct FileLookup {
     dir: Arc<Dir>,
     path: RelPath,
     /// The path with links resolved; `None` if the folder was removed or moved out of the workspace.
     real_path: Option<RelPath>,
-    /// The folder of the last file, relative to the one that was opened.
+    /// The folder of the last file, with its path relative to the opened folder.
     last: Option<(PathBuf, Arc<Dir>)>,
 }
 
 impl FileLookup {
-    /// Returns whether there is a regular file below the folder, and no folder above it is a link.
+    /// Returns whether there is a regular file at this path below the folder, and no folder between them is a link.
     pub fn has_file(&mut self, path: &RelPath) -> bool {
         let inside = path.strip_folder(&self.path);
         let (Some(parent), Some(name)) = (inside.parent(), inside.file_name()) else {
@@ -71,8 +71,8 @@ impl FileLookup {
         })
     }
 
-    /// Returns the path, with links resolved, of a file below the folder; `None` if the folder is not in the workspace any
-    /// more.
+    /// Returns the path of a file below the folder, with links resolved; `None` if the folder is no longer in the
+    /// workspace.
     pub fn real_path(&self, path: &RelPath) -> Option<RelPath> {
         let real = self.real_path.as_ref()?;
         Some(RelPath::from_entry(&real.as_path().join(path.strip_folder(&self.path))))
@@ -82,18 +82,18 @@ impl FileLookup {
 /// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FolderEntry {
-    /// Its name.
+    /// The name of the entry.
     pub name: OsString,
-    /// Its kind; symbolic links are not followed.
+    /// The kind of the entry. Symbolic links are not followed.
     pub kind: FileKind,
 }
 
 impl WorkspaceRoot {
-    /// Opens a folder to look for files below it. Links in its own path are followed if they lead to a folder inside.
+    /// Opens a folder to find files below it. Links in its own path are followed if they lead to a folder inside.
     ///
     /// # Errors
     ///
-    /// Fails when it is not a readable folder, or its path leads outside.
+    /// Fails if it is not a readable folder, or its path leads outside.
     pub fn look_below(&self, path: &RelPath) -> Result<FileLookup, FileError> {
         let failed = |error: io::Error| FileError::from_io("list", path, error);
         let dir = self.dir().open_dir(path.as_path()).map_err(failed)?;
@@ -105,7 +105,7 @@ impl WorkspaceRoot {
     ///
     /// # Errors
     ///
-    /// Fails when the folder cannot be read. Entries that vanish meanwhile are skipped.
+    /// Fails if the folder cannot be read. Entries that vanish meanwhile are skipped.
     pub fn list(&self, path: &RelPath, most: usize) -> Result<(Vec<FolderEntry>, bool), FileError> {
         let mut found: Vec<FolderEntry> =
             self.entries(path)?.take(most.saturating_add(1)).collect();
@@ -115,11 +115,11 @@ impl WorkspaceRoot {
         Ok((found, has_more))
     }
 
-    /// Returns the entries of a folder as the system gives them, unsorted.
+    /// Returns the entries of a folder in the system's order, unsorted.
     ///
     /// # Errors
     ///
-    /// Fails when the folder cannot be read. Entries that vanish meanwhile are skipped.
+    /// Fails if the folder cannot be read. Entries that vanish meanwhile are skipped.
     pub fn entries(&self, path: &RelPath) -> Result<impl Iterator<Item = FolderEntry>, FileError> {
         let failed = |error: io::Error| FileError::from_io("list", path, error);
         let entries = self.dir().read_dir(path.as_path()).map_err(failed)?;

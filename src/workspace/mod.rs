@@ -1,10 +1,11 @@
-//! Layer 3: the workspace, files below one folder, accessed through a handle that no path leads out of.
+//! Layer 3: the workspace, which is the files below one folder. They are accessed through a handle that no path leads
+//! out of.
 //!
-//! [`WorkspaceRoot`] is the handle. A path is a [`RelPath`] before it is opened: relative, without `..`; the system
-//! resolves it beneath the handle, so that neither a symbolic link nor a concurrently replaced folder leads outside.
-//! Reading never blocks on a pipe or a device. Writing replaces a file atomically ([`apply_changes`]): on failure, the
-//! old content is intact. [`TextFile`] preserves byte order mark, encoding and line ends. The [`index`] describes the
-//! layout of a workspace. A [`worktree`] is an isolated one, in a folder of its own.
+//! [`WorkspaceRoot`] is the handle. A path is converted to a [`RelPath`] before it is opened: relative, without `..`.
+//! The system resolves it beneath the handle, so that neither a symbolic link nor a concurrently replaced folder leads
+//! outside. Reading never blocks on a pipe or a device. Writing replaces a file atomically ([`apply_changes`]): on
+//! failure, the old content is intact. [`TextFile`] preserves byte order mark, encoding and line ends. The [`index`]
+//! describes the layout of a workspace. A [`worktree`] is an isolated workspace in a separate folder.
 
 mod access_guard;
 mod atomic_file;

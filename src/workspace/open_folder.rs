@@ -1,7 +1,7 @@
 //! Folders that are opened without following links.
 //!
-//! A command may replace a folder by a link at any time. So a path that was looked at is not used again by name: each of
-//! its folders is opened in the one before, and what is changed is an entry of an open folder.
+//! A command may replace a folder by a link at any time. Therefore, a checked path is not used by name again: each of
+//! its folders is opened in the previous one, and changes are made to entries of an open folder.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -18,17 +18,17 @@ use rustix::io::Errno;
 
 use super::link_resolver::LinkResolver;
 
-/// Does something again if it fails: an error of a disk need not last.
+/// Runs an operation, and runs it again if it fails, because an error of a disk may be temporary.
 pub(in crate::workspace) fn twice<T, E>(act: impl Fn() -> Result<T, E>) -> Result<T, E> {
     act().or_else(|_| act())
 }
 
-/// Returns whether an error says that there is no such file.
+/// Returns whether an error means that the file does not exist.
 pub(in crate::workspace) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Removes something that is not needed any more. If it stays, logs why, and returns `false`.
+/// Removes an entry that is no longer needed. If it can't be removed, logs the reason, and returns `false`.
 pub(crate) fn remove_unneeded<T>(shown: impl Display, remove: impl Fn() -> io::Result<T>) -> bool {
     let failed = twice(remove).err().filter(|error| !is_gone(error));
     if let Some(error) = &failed {
@@ -37,7 +37,8 @@ pub(crate) fn remove_unneeded<T>(shown: impl Display, remove: impl Fn() -> io::R
     failed.is_none()
 }
 
-/// Removes a folder with everything in it, also where folders may not be written, as package managers and tests make them.
+/// Removes a folder with everything in it, including folders without write permission, as package managers and tests
+/// create them.
 ///
 /// # Errors
 ///
@@ -61,31 +62,31 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
 /// All permissions of a folder's owner.
 pub(crate) const OWNER: u32 = 0o700;
 
-/// Opens a folder at an absolute path in which nothing is a link, as in one that was canonicalized.
+/// Opens a folder at an absolute path without links, for example a canonicalized one.
 ///
 /// # Errors
 ///
-/// Fails for a link, also in the place of a folder above.
+/// Fails if the folder, or a folder above it, is a link.
 pub(crate) fn open_canonical(path: &Path) -> io::Result<Dir> {
     let (top, inside) = split_canonical(path)?;
     open_below(&top, inside)
 }
 
-/// Opens a folder as [`open_canonical`] does, and creates what is missing.
+/// Opens a folder like [`open_canonical`], and creates missing folders.
 ///
 /// # Errors
 ///
-/// Fails for a link, also in the place of a folder above, and if a folder can't be created.
+/// Fails if the folder, or a folder above it, is a link, and if a folder can't be created.
 pub(crate) fn create_canonical(path: &Path) -> io::Result<Dir> {
     let (top, inside) = split_canonical(path)?;
     create_below(&top, inside)
 }
 
-/// Opens the folder of an absolute path as [`open_canonical`] does. Returns it with the name in it.
+/// Opens the parent folder of an absolute path like [`open_canonical`]. Returns it with the name of the entry in it.
 ///
 /// # Errors
 ///
-/// Fails for a link in the place of a folder.
+/// Fails if a folder is a link.
 pub(crate) fn open_canonical_parent(path: &Path) -> io::Result<(Dir, &OsStr)> {
     let (top, inside) = split_canonical(path)?;
     match inside.file_name() {
@@ -94,11 +95,12 @@ pub(crate) fn open_canonical_parent(path: &Path) -> io::Result<(Dir, &OsStr)> {
     }
 }
 
-/// Does as [`open_canonical_parent`]. A folder that may not be entered is given all permissions of its owner.
+/// Opens a parent folder like [`open_canonical_parent`]. A folder that may not be entered is given all permissions of
+/// its owner.
 ///
 /// # Errors
 ///
-/// Fails for a link in the place of a folder, and for a closed folder of another user.
+/// Fails if a folder is a link, and for a closed folder of another user.
 pub(crate) fn enter_canonical_parent(path: &Path) -> io::Result<(Dir, &OsStr)> {
     let (top, inside) = split_canonical(path)?;
     let name = inside.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -119,17 +121,17 @@ fn split_canonical(path: &Path) -> io::Result<(Dir, &Path)> {
 ///
 /// # Errors
 ///
-/// Fails for a link, also in the place of a folder above.
+/// Fails if the folder, or a folder above it, is a link.
 pub(crate) fn open_below(folder: &Dir, path: &Path) -> io::Result<Dir> {
     walk(folder, path, open_child)
 }
 
-/// Replaces an entry of a folder by a file that only the user can access, once that is whole. It has the name `new`
-/// until then, which must not exist.
+/// Replaces an entry of a folder by a file that only the user can access, once that file is complete. Until then, it
+/// has the name `new`, which must not exist.
 ///
 /// # Errors
 ///
-/// Fails on an I/O error, also of `write`; the new file is removed then.
+/// Fails on an I/O error, including those of `write`. The new file is then removed.
 pub(crate) fn replace_entry(
     folder: &Dir,
     name: &OsStr,
@@ -144,11 +146,11 @@ pub(crate) fn replace_entry(
     })
 }
 
-/// Opens a folder below another one, and creates what is missing.
+/// Opens a folder below another one, and creates missing folders.
 ///
 /// # Errors
 ///
-/// Fails for a link, also in the place of a folder above, and if a folder can't be created.
+/// Fails if the folder, or a folder above it, is a link, and if a folder can't be created.
 pub(super) fn create_below(folder: &Dir, path: &Path) -> io::Result<Dir> {
     walk(folder, path, |folder, name| match open_child(folder, name) {
         Err(Errno::NOENT) => match mkdirat(folder, name, Mode::from_raw_mode(0o777)) {
@@ -159,21 +161,21 @@ pub(super) fn create_below(folder: &Dir, path: &Path) -> io::Result<Dir> {
     })
 }
 
-/// Opens the folder of a path below another one. Returns it with the name in it.
+/// Opens the parent folder of a path below another folder. Returns it with the name of the entry in it.
 ///
 /// # Errors
 ///
-/// Fails for a link in the place of a folder.
+/// Fails if a folder is a link.
 pub(crate) fn open_parent<'p>(folder: &Dir, path: &'p Path) -> io::Result<(Dir, &'p OsStr)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     Ok((open_below(folder, path.parent().unwrap_or(Path::new("")))?, name))
 }
 
-/// Opens a regular file of a folder for reading; neither a link nor a pipe in its place is followed.
+/// Opens a regular file of a folder for reading. Neither a link nor a pipe in its place is followed.
 ///
 /// # Errors
 ///
-/// Fails if there is no file that can be read.
+/// Fails if there is no readable file.
 pub(crate) fn open_file(folder: &Dir, name: &OsStr) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
@@ -181,11 +183,11 @@ pub(crate) fn open_file(folder: &Dir, name: &OsStr) -> io::Result<File> {
     Ok(folder.open_with(name, &options)?.into_std())
 }
 
-/// Copies a file or a link, with its permissions and times, to a name that is new. Anything else is not copied.
+/// Copies a file or a link, with its permissions and times, to a new name. Other entries are not copied.
 ///
 /// # Errors
 ///
-/// Fails if there is something already, and if the system does.
+/// Fails if the new name exists, and on an error of the system.
 pub(super) fn copy_entry(from: &Dir, name: &OsStr, to: &Dir, new: &OsStr) -> io::Result<()> {
     let found = from.symlink_metadata(name)?;
     if found.is_symlink() {
@@ -212,14 +214,14 @@ pub(super) fn copy_entry(from: &Dir, name: &OsStr, to: &Dir, new: &OsStr) -> io:
     })
 }
 
-/// Sets the permissions of a folder, whatever it has.
+/// Sets the permissions of a folder, even if its current ones forbid reading it.
 ///
 /// # Errors
 ///
 /// Fails for a folder of another user.
 pub(crate) fn set_folder_mode(folder: &Dir, mode: u32) -> io::Result<()> {
     match fchmod(folder, Mode::from_bits_truncate(mode as _)) {
-        // It may not be read, and was opened as a place alone.
+        // An unreadable folder was opened only as a location of names.
         Err(Errno::BADF) => {
             let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
             std::fs::set_permissions(link, Permissions::from_mode(mode))
@@ -228,11 +230,11 @@ pub(crate) fn set_folder_mode(folder: &Dir, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Opens a folder; one that may not be read, as a place to look for names.
+/// Opens a folder. An unreadable folder is opened only as a location of names.
 fn open_child(folder: &Dir, name: &OsStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(folder, name, flags | OFlags::RDONLY, Mode::empty()) {
-        // Systems differ in what they call a link.
+        // Systems differ in their error for a link.
         Err(Errno::LOOP) => Err(Errno::NOTDIR),
         #[cfg(target_os = "linux")]
         Err(Errno::ACCESS) => openat(folder, name, flags | OFlags::PATH, Mode::empty()),
@@ -240,7 +242,7 @@ fn open_child(folder: &Dir, name: &OsStr) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// Opens the folders of a path, each in the one before.
+/// Opens the folders of a path, each in the previous one.
 fn walk(
     folder: &Dir,
     path: &Path,

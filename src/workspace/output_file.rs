@@ -1,7 +1,7 @@
 //! Output files named by the user, in folders that others can write.
 //!
-//! A link inside the workspace may have been created by the model or the repository, and the user who names a file for
-//! a log or an answer does not mean its target.
+//! A link inside the workspace may have been created by the model or the repository. A user who names a file for a log
+//! or an answer does not mean the link's target.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, RawMode, Stat, fcntl_getfl, fcntl_setfl, fstat, stat};
 
-/// What identifies a file, whatever its name is: its device and its number there.
+/// The identity of a file, independent of its name: its device and its inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
     device: u64,
@@ -20,12 +20,12 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// Returns the identity of an open file; `None` if it is a terminal, a pipe or the like.
+    /// Returns the identity of an open file; `None` if it is not a regular file, but for example a terminal or a pipe.
     pub fn of_open(file: impl AsFd) -> Option<Self> {
         fstat(file).ok().and_then(|found| Self::of_regular(&found))
     }
 
-    /// Returns the identity of the file to which a path leads; `None` if there is no regular file.
+    /// Returns the identity of the file at a path; `None` if there is no regular file.
     pub fn at(path: &Path) -> Option<Self> {
         stat(path).ok().and_then(|found| Self::of_regular(&found))
     }
@@ -44,7 +44,7 @@ impl From<&Stat> for FileId {
     }
 }
 
-/// The most links that are followed in one path.
+/// The maximum number of links that are followed in one path.
 const MAX_LINKS: usize = 40;
 
 /// Resolves an output path inside a workspace; `None` if it is elsewhere.
@@ -84,8 +84,8 @@ pub fn resolve_inside(workspace: &Path, path: &Path) -> io::Result<Option<PathBu
     Ok(place.starts_with(&workspace).then_some(place))
 }
 
-/// Opens a path returned by [`resolve_inside`] for writing. Links that appear in it meanwhile are not followed, and a
-/// named pipe does not block.
+/// Opens a path that [`resolve_inside`] has returned for writing. Links that have appeared in it since are not
+/// followed, and a named pipe does not block.
 ///
 /// # Errors
 ///
@@ -129,14 +129,14 @@ pub fn open_for_append(workspace: &Path, path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens a file of the user for writing, wherever it is. A named pipe without a reader is not waited for.
+/// Opens a file of the user for writing, at any location. A named pipe without a reader does not block.
 ///
 /// # Errors
 ///
 /// Fails if the file cannot be opened.
 pub fn open_anywhere(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
-    // A reader that is slow is waited for.
+    // Writes wait for a slow reader.
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
 }

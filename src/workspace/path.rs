@@ -11,18 +11,18 @@ use crate::types::{FilePath, escape_name};
 
 /// A path below the workspace: relative, and without `.` and `..`. The empty path is the workspace itself.
 ///
-/// Its display, for users and models, is text; names that are not valid text are shown with escapes, which
-/// [`WorkspaceRoot::resolve`](super::WorkspaceRoot::resolve) understands.
+/// Its display, for users and models, is text. Names that are not valid text are shown with escapes, which
+/// [`WorkspaceRoot::resolve`](super::WorkspaceRoot::resolve) decodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(PathBuf);
 
-/// Why a text is not a path in the workspace.
+/// The reason why a text is not a path in the workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PathError {
-    /// It leads outside.
+    /// The path leads outside.
     #[error("path '{0}' is outside the workspace; use a path relative to the workspace")]
     Outside(String),
-    /// It contains a NUL byte.
+    /// The path contains a NUL byte.
     #[error("path '{0}' contains a NUL character")]
     Nul(String),
 }
@@ -37,7 +37,7 @@ impl RelPath {
     ///
     /// # Errors
     ///
-    /// Fails for an absolute path, and for one that leads outside.
+    /// Fails for an absolute path, and for a path that leads outside.
     pub fn new(path: impl AsRef<Path>) -> Result<Self, PathError> {
         let path = path.as_ref();
         let outside = || PathError::Outside(escape_name(path.as_os_str()));
@@ -64,7 +64,7 @@ impl RelPath {
         Self(path.to_owned())
     }
 
-    /// Returns the path for the system; `.` for the workspace itself.
+    /// Returns the path as the file system expects it; `.` for the workspace itself.
     pub fn as_path(&self) -> &Path {
         if self.is_root() { Path::new(".") } else { &self.0 }
     }
@@ -94,7 +94,7 @@ impl RelPath {
         self.0.iter()
     }
 
-    /// Returns the rest of this path below a folder, or the path itself if it is not below.
+    /// Returns the rest of this path below a folder, or the path itself if it is not below the folder.
     pub(super) fn strip_folder(&self, folder: &Self) -> &Path {
         self.0.strip_prefix(&folder.0).unwrap_or(&self.0)
     }
@@ -118,8 +118,8 @@ impl fmt::Display for RelPath {
     }
 }
 
-/// Returns where a folder leads that was resolved before, and is or follows a link now. `None` also if it is missing, which
-/// is reported where it is used.
+/// Returns the current target of a folder path that was resolved earlier, if the path is or contains a link now. `None`
+/// also if it is missing, which is reported at its use.
 pub fn link_target(resolved: &Path) -> Option<PathBuf> {
     resolved.canonicalize().ok().filter(|now| now != resolved)
 }

@@ -19,7 +19,7 @@ use super::file_kind::FileKind;
 use super::open_folder::{create_below, open_below, open_canonical};
 use super::path::{PathError, RelPath};
 
-/// The workspace: an open folder. Everything below is accessed through this handle. Clones share it.
+/// The workspace: an open folder. Everything below it is accessed through this handle. Clones share it.
 #[derive(Clone, Debug)]
 pub struct WorkspaceRoot {
     dir: Arc<Dir>,
@@ -30,13 +30,13 @@ pub struct WorkspaceRoot {
     buffers: Option<Arc<dyn EditorBuffers>>,
 }
 
-/// How often a path is resolved whose file is replaced meanwhile.
+/// The number of attempts to resolve a path whose file is replaced meanwhile.
 const RESOLVE_ATTEMPTS: u32 = 10;
 
-/// What happens with a link in the place of a folder in which a file is changed.
+/// The treatment of a link in place of a folder in which a file is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FolderLinks {
-    /// It is followed, if it leads to a folder inside.
+    /// The link is followed if it leads to a folder inside.
     FollowInside,
     /// The change fails.
     Refuse,
@@ -56,7 +56,7 @@ impl WorkspaceRoot {
     ///
     /// # Errors
     ///
-    /// Fails when it is not a readable folder.
+    /// Fails if it is not a readable folder.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let given = std::path::absolute(path)?;
         let path = given.canonicalize()?;
@@ -64,11 +64,11 @@ impl WorkspaceRoot {
         Ok(Self::new(dir, path, given, FolderLinks::FollowInside))
     }
 
-    /// Opens a folder as a workspace in which no file is changed behind a link.
+    /// Opens a folder as a workspace in which no file is changed through a link.
     ///
     /// # Errors
     ///
-    /// Fails when it is not a readable folder, or a folder of the absolute path is a link.
+    /// Fails if it is not a readable folder, or a folder of the absolute path is a link.
     pub(super) fn open_without_links(path: &Path) -> io::Result<Self> {
         let (dir, path) = (open_canonical(path)?, path.to_owned());
         Ok(Self::new(dir, path.clone(), path, FolderLinks::Refuse))
@@ -78,7 +78,7 @@ impl WorkspaceRoot {
         Self { dir: Arc::new(dir), path, given_path, links, guard: None, buffers: None }
     }
 
-    /// Opens a folder in which a file is to be changed.
+    /// Opens a folder in order to change a file in it.
     pub(super) fn open_folder(&self, path: &RelPath) -> io::Result<Dir> {
         match self.links {
             FolderLinks::FollowInside => self.dir.open_dir(path.as_path()),
@@ -86,7 +86,7 @@ impl WorkspaceRoot {
         }
     }
 
-    /// Opens a folder in which a file is to be created, and creates what is missing.
+    /// Opens a folder in order to create a file in it, and creates missing folders.
     pub(super) fn create_folder(&self, path: &RelPath) -> io::Result<Dir> {
         match self.links {
             FolderLinks::FollowInside => {
@@ -102,7 +102,7 @@ impl WorkspaceRoot {
         Self { guard: Some(guard), ..self.clone() }
     }
 
-    /// Returns the same workspace, as it is with the unsaved changes of an editor. Only [`read`](Self::read) knows them.
+    /// Returns the same workspace with the unsaved changes of an editor. Only [`read`](Self::read) considers them.
     pub fn with_buffers(&self, buffers: Arc<dyn EditorBuffers>) -> Self {
         Self { buffers: Some(buffers), ..self.clone() }
     }
@@ -112,7 +112,7 @@ impl WorkspaceRoot {
         self.buffers.is_some()
     }
 
-    /// Returns the content of a file in the editor, if it differs from that on disk.
+    /// Returns the content of a file in the editor, if it differs from the content on disk.
     pub fn unsaved_content(&self, path: &RelPath, disk: &[u8]) -> Option<Vec<u8>> {
         let buffers = self.buffers.as_ref()?;
         unsaved_content(disk, &buffers.read(&self.given_path.join(path.as_path()))?)
@@ -167,12 +167,12 @@ impl WorkspaceRoot {
         &self.dir
     }
 
-    /// Resolves a path given by a model. An absolute path is accepted if it is inside; escapes of displayed names are
-    /// decoded.
+    /// Resolves a path that a model has given. An absolute path is accepted if it is inside. Escapes of displayed names
+    /// are decoded.
     ///
     /// # Errors
     ///
-    /// Fails when the path leads outside.
+    /// Fails if the path leads outside.
     pub fn resolve(&self, text: &str) -> Result<RelPath, PathError> {
         let path = Path::new(text);
         let inside = [&self.path, &self.given_path]
@@ -185,7 +185,7 @@ impl WorkspaceRoot {
         }
     }
 
-    /// Returns whether the path exists, as a dangling link too.
+    /// Returns whether the path exists, even if it is a dangling link.
     pub fn exists(&self, path: &RelPath) -> bool {
         self.dir.symlink_metadata(path.as_path()).is_ok()
     }
@@ -194,7 +194,7 @@ impl WorkspaceRoot {
     ///
     /// # Errors
     ///
-    /// Fails when it does not exist, or its path leads outside.
+    /// Fails if it does not exist, or its path leads outside.
     pub fn kind(&self, path: &RelPath) -> Result<FileKind, FileError> {
         kind_of(path, self.dir.metadata(path.as_path()))
     }
@@ -203,24 +203,24 @@ impl WorkspaceRoot {
     ///
     /// # Errors
     ///
-    /// Fails when it does not exist, or its path leads outside.
+    /// Fails if it does not exist, or its path leads outside.
     pub fn link_kind(&self, path: &RelPath) -> Result<FileKind, FileError> {
         kind_of(path, self.dir.symlink_metadata(path.as_path()))
     }
 
-    /// Returns what changes when a file is written or replaced: inode, size, and time of the last change in nanoseconds.
-    /// `None` if it does not exist.
+    /// Returns values that change when a file is written or replaced: inode, size, and time of the last change in
+    /// nanoseconds. `None` if it does not exist.
     pub fn change_stamp(&self, path: &RelPath) -> Option<(u64, u64, i64)> {
         let found = self.dir.metadata(path.as_path()).ok()?;
         let time = found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
         Some((found.ino(), found.size(), time))
     }
 
-    /// Opens a regular file for reading. Never blocks: pipes, sockets and devices are refused.
+    /// Opens a regular file for reading. Never blocks: pipes, sockets and devices are rejected.
     ///
     /// # Errors
     ///
-    /// Fails when it is not a regular file, or cannot be read.
+    /// Fails if it is not a regular file, or cannot be read.
     pub fn open_file(&self, path: &RelPath) -> Result<OpenFile, FileError> {
         let mut options = OpenOptions::new();
         // Without NONBLOCK, opening a pipe would wait for its other end.
@@ -260,7 +260,7 @@ impl WorkspaceRoot {
     ///
     /// # Errors
     ///
-    /// Fails when it is not a regular file, cannot be read, or is larger.
+    /// Fails if it is not a regular file, cannot be read, or is larger.
     pub fn read(&self, path: &RelPath, limit: u64) -> Result<Vec<u8>, FileError> {
         let too_large = |size| FileError::TooLarge { path: path.clone(), size, limit };
         let OpenFile { file, size } = self.open_file(path)?;
@@ -268,7 +268,7 @@ impl WorkspaceRoot {
             return Err(too_large(size));
         }
         let mut content = Vec::new();
-        // A file in /proc has size 0, and a file may grow; neither may fill the memory.
+        // A file in /proc has size 0, and other files may grow. Neither may fill the memory.
         let read = file.take(limit + 1).read_to_end(&mut content);
         read.map_err(|error| FileError::from_io("read", path, error))?;
         if content.len() as u64 > limit {
@@ -279,7 +279,8 @@ impl WorkspaceRoot {
         Ok(unsaved.unwrap_or(content))
     }
 
-    /// Resolves all symbolic links in a path, which need not exist. `None` if that is the path itself, or unknown.
+    /// Resolves all symbolic links in a path, which doesn't have to exist. `None` if the result is the path itself, or
+    /// unknown.
     pub fn real_path(&self, path: &RelPath) -> Option<RelPath> {
         let mut existing = path.clone();
         let mut rest = Vec::new();
@@ -302,11 +303,12 @@ impl WorkspaceRoot {
         (real != *path).then_some(real)
     }
 
-    /// Resolves all symbolic links in a path. One whose file is replaced all the time does not exist.
+    /// Resolves all symbolic links in a path. A path whose file is replaced in every attempt counts as missing.
     fn canonicalize(&self, path: &RelPath) -> io::Result<PathBuf> {
         for _ in 0..RESOLVE_ATTEMPTS {
             let real = self.dir.canonicalize(path.as_path())?;
-            // The system adds this to the path of an open file that was replaced meanwhile. It may be its name, too.
+            // The system adds this to the path of an open file that was replaced meanwhile. It may also be a part of
+            // the file's name.
             if !real.as_os_str().as_bytes().ends_with(b" (deleted)") {
                 return Ok(real);
             }
@@ -325,14 +327,14 @@ impl WorkspaceRoot {
     ///
     /// # Errors
     ///
-    /// Fails when a link leads outside or is dangling.
+    /// Fails if a link leads outside or is dangling.
     pub fn canonical(&self, path: &RelPath) -> Result<RelPath, FileError> {
         match self.dir.symlink_metadata(path.as_path()) {
             Ok(meta) if meta.is_symlink() => {}
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(FileError::from_io("look at", path, error));
             }
-            // Its folders may be links, and it may be new.
+            // The folders of the file may be links, and the file may be new.
             _ => return Ok(self.real_path(path).unwrap_or_else(|| path.clone())),
         }
         let canonical = self.canonicalize(path);
@@ -369,7 +371,7 @@ mod tests {
         root.read(&root.resolve(path)?, 1_000)
     }
 
-    /// Other runs, and editors, replace files as this program does.
+    /// Other runs and editors replace files like this program.
     #[test]
     fn a_file_that_is_replaced_meanwhile_keeps_its_name() {
         let (folder, root) = workspace();

@@ -1,6 +1,6 @@
 //! Text files: content, byte order mark, encoding, line ends.
 
-/// A decoded text file, whose content can be changed while the rest is preserved.
+/// A decoded text file. Its content can be changed while the rest is preserved.
 ///
 /// The content is UTF-8 if the file is Unicode, and otherwise the file's own bytes, so that an edit changes only its
 /// target.
@@ -29,7 +29,7 @@ const UTF8: &[u8] = b"\xef\xbb\xbf";
 const UTF16_LE: &[u8] = b"\xff\xfe";
 const UTF16_BE: &[u8] = b"\xfe\xff";
 
-/// How many bytes of a file are examined to recognize text.
+/// The number of bytes of a file that are examined to recognize text.
 const SAMPLE_SIZE: usize = 8 * 1024;
 
 impl Encoding {
@@ -68,7 +68,7 @@ impl TextFile {
         Some(Self { content, encoding })
     }
 
-    /// Encodes another content in the same way; `None` if the encoding cannot represent it.
+    /// Encodes another content in the same encoding; `None` if the encoding cannot represent it.
     pub fn encode(&self, content: &[u8]) -> Option<Vec<u8>> {
         let wide = |mark: &[u8], bytes: fn(u16) -> [u8; 2]| {
             let text = std::str::from_utf8(content).ok()?;
@@ -82,8 +82,8 @@ impl TextFile {
         }
     }
 
-    /// Returns whether an addition would mix UTF-8 into a text of another encoding, one with non-ASCII bytes that are
-    /// not UTF-8. UTF-16 takes every character.
+    /// Returns whether an addition would mix UTF-8 into a text of another encoding, which has non-ASCII bytes that are
+    /// not UTF-8. UTF-16 can represent every character.
     pub fn would_mix_encodings(content: &[u8], added: &str) -> bool {
         !added.is_ascii()
             && !Encoding::detect(content).is_wide()
@@ -91,7 +91,7 @@ impl TextFile {
             && content.utf8_chunks().all(|chunk| chunk.valid().is_ascii())
     }
 
-    /// Returns the end of a line that is added: CR LF if all lines end so, and otherwise LF.
+    /// Returns the line end for an added line: CR LF if all lines end with it, and otherwise LF.
     pub fn line_end(&self) -> &'static [u8] {
         let mut feeds = memchr::memchr_iter(b'\n', &self.content).peekable();
         let is_ended = feeds.peek().is_some();
@@ -100,7 +100,7 @@ impl TextFile {
     }
 }
 
-/// Returns whether a file with this start is not text.
+/// Returns whether a file with this beginning is not text.
 pub fn is_binary(start: &[u8]) -> bool {
     let sample = &start[..start.len().min(SAMPLE_SIZE)];
     !Encoding::detect(sample).is_wide() && sample.contains(&0)

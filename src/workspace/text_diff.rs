@@ -1,11 +1,11 @@
-//! Unified diffs of the contents of files.
+//! Unified diffs of file contents.
 
 use super::is_binary;
 
 /// The maximum size of contents that are compared line by line, in bytes.
 const MAX_COMPARED_BYTES: usize = 1 << 20;
 
-/// Returns the hunks of a unified diff. Above a size, one hunk replaces everything.
+/// Returns the hunks of a unified diff. Above [`MAX_COMPARED_BYTES`], one hunk replaces everything.
 pub(super) fn hunks(old: &[u8], new: &[u8]) -> Vec<u8> {
     if old.len().max(new.len()) > MAX_COMPARED_BYTES {
         return whole_hunk(old, new);
@@ -15,7 +15,7 @@ pub(super) fn hunks(old: &[u8], new: &[u8]) -> Vec<u8> {
     diff[start..].to_vec()
 }
 
-/// Returns the change of a file as a unified diff, for people: `None` stands for a missing file.
+/// Returns the change of a file as a unified diff, for display. `None` stands for a missing file.
 pub fn unified_diff(path: &str, old: Option<&[u8]>, new: Option<&[u8]>) -> String {
     let name = |side: Option<&[u8]>, prefix: &str| match side {
         Some(_) => format!("{prefix}/{path}"),

@@ -20,13 +20,13 @@ pub struct TextPage {
 /// The limits of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimits {
-    /// Lines.
+    /// The maximum number of lines.
     pub lines: u64,
-    /// Bytes of the page.
+    /// The maximum bytes of the page.
     pub bytes: usize,
-    /// Bytes of one line.
+    /// The maximum bytes of one line.
     pub line_bytes: usize,
-    /// Bytes that are read to find the first line, and to count the lines after the page.
+    /// The maximum bytes that are read to find the first line, and to count the lines after the page.
     pub scan: u64,
 }
 
@@ -35,7 +35,7 @@ impl TextPage {
     ///
     /// # Errors
     ///
-    /// Fails when the text cannot be read.
+    /// Fails if the text cannot be read.
     pub fn read(text: impl BufRead, first: u64, limits: PageLimits) -> io::Result<Self> {
         let mut text = text.take(limits.scan);
         let mut page = Self { first: first.max(1), ..Self::default() };
@@ -51,7 +51,7 @@ impl TextPage {
                 break;
             }
             number += 1;
-            // A line is cut only if it exceeds its own limit; a line that does not fit on the page is omitted.
+            // A line is cut only if it exceeds its own limit. A line that does not fit on the page is omitted.
             let does_not_fit = length > most && most < limits.line_bytes && page.lines > 0;
             if !is_wanted || does_not_fit {
                 page.content.truncate(before);
@@ -68,7 +68,7 @@ impl TextPage {
         Ok(page)
     }
 
-    /// Returns the number of the last line on the page; of the line before it if the page is empty.
+    /// Returns the number of the last line on the page, or of the line before the page if the page is empty.
     pub fn last_line(&self) -> u64 {
         self.first + self.lines - 1
     }

@@ -1,8 +1,8 @@
-//! What the index stores of a journal.
+//! The index's data about a journal.
 //!
-//! The last record of a run contains its totals. For a session that has ended, the list entry follows from it and the
-//! header: the records between are verified by checksum and not parsed, which takes a fraction of the time of a replay
-//! and still detects a changed byte. Everything else needs a replay.
+//! The last record of a run contains its totals. For a session that has ended, the list entry follows from that record
+//! and the header. The records in between are not parsed, only verified by checksum, which takes a fraction of the time
+//! of a replay and still detects a changed byte. All other data needs a replay.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::types::{
     UserMessage,
 };
 
-/// What the index stores of a session.
+/// The index's data about a session.
 pub(super) struct SessionContents {
     /// The list entry, and the content if the journal was replayed.
     pub(super) detail: SessionDetail,
@@ -31,9 +31,9 @@ pub(super) struct SessionContents {
     pub(super) is_whole: bool,
     /// The session that dispatched it, if any.
     pub(super) dispatched_by: Option<ParentCall>,
-    /// The last record that was copied from another session. The calls up to it were paid for there.
+    /// The last record that was copied from another session. The calls up to it were charged there.
     pub(super) copied_up_to: Option<u64>,
-    /// What the records after that measure, if the journal was replayed.
+    /// The measures of the records after that, if the journal was replayed.
     pub(super) measures: Measures,
 }
 
@@ -47,9 +47,9 @@ impl SessionContents {
 
     /// Reads the list entry of a session from its header and its last record.
     ///
-    /// `None` if it needs a replay: the newest run has not ended, the journal is damaged or can't be read, a sub-agent
-    /// may have made model calls, which the last record doesn't count, or the session was imported, so that its last
-    /// record is not ours.
+    /// Returns `None` if the session needs a replay: the newest run has not ended, the journal is damaged or can't be
+    /// read, a sub-agent may have made model calls, which the last record doesn't count, or the session was imported,
+    /// so that its last record is not trusted.
     pub(super) fn skim(store: &SessionStore, listed: &ListedSession) -> Option<Self> {
         let mut reader = store.reader(listed.session).ok()?;
         let Err(ReadRecord::Record(first)) = reader.skim().ok()? else { return None };
@@ -97,7 +97,7 @@ impl SessionContents {
         Some(Self::new(Some(&header), entry.into(), false))
     }
 
-    /// Replays a journal. One that can't be read is listed with its problem; `None` if it is missing.
+    /// Replays a journal. An unreadable journal is listed with its problem; `None` if it is missing.
     pub(super) fn replay(store: &SessionStore, listed: &ListedSession) -> Option<Self> {
         let mut collector = DetailCollector::default();
         let replayed = store.replay(listed.session, |history, stored, replayed| {
@@ -144,7 +144,7 @@ impl SessionContents {
     }
 }
 
-/// Collects the content of a session, record by record.
+/// A collector of a session's content, record by record.
 #[derive(Default)]
 struct DetailCollector {
     messages: Vec<MessageRow>,
@@ -155,9 +155,9 @@ struct DetailCollector {
     ts: String,
     /// The names of the called tools.
     tool_names: HashMap<String, Arc<str>>,
-    /// What the calls so far have used.
+    /// The usage of the calls so far.
     counted: BudgetUsage,
-    /// Why the last check did not accept the answer.
+    /// The reason why the last check rejected the answer, if it did.
     rejection: Option<String>,
     measures: Measures,
 }
@@ -172,7 +172,7 @@ impl DetailCollector {
     ) {
         self.add_header(&history.header);
         (self.seq, self.ts) = (stored.seq, history.epoch.plus(stored.at).to_string());
-        // The record itself may begin the next one.
+        // Taken before the record is added, because the record may begin the next call.
         let called = self.measures.last_call.clone();
         self.measures.add_record(history, stored, replayed, &self.ts);
         match &stored.content {
@@ -194,7 +194,7 @@ impl DetailCollector {
         }
     }
 
-    /// Adds what follows from the end: the calls that the last process lost.
+    /// Adds the end of the journal: the calls that the last process lost.
     fn add_end(&mut self, history: &SessionHistory, seq: u64) {
         self.add_header(&history.header);
         (self.seq, self.ts) = (seq, history.epoch.plus(history.at).to_string());
@@ -266,7 +266,7 @@ impl DetailCollector {
                     }
                 }
             }
-            // Its own journal contains its calls.
+            // The journal of the sub-agent contains its calls.
             Event::UsageReported { .. } => self.counted = history.machine.state.run().used,
             _ => self.add_unanswered_call(history, called),
         }
@@ -307,7 +307,7 @@ impl DetailCollector {
         }
     }
 
-    /// Adds a model call. Its cost is what was spent since the one before.
+    /// Adds a model call. Its cost is the amount that was spent since the previous call.
     fn add_call(&mut self, history: &SessionHistory, called: Option<&CalledModel>, usage: &Usage) {
         let run = history.machine.state.run();
         let cost = run.used.cost.saturating_sub(self.counted.cost);

@@ -20,16 +20,16 @@ use crate::workspace::lock_within;
 /// The version of the tables. Tables of another version are dropped.
 const SCHEMA_VERSION: u32 = 7;
 
-/// How long to wait for a transaction of another process.
+/// The time to wait for a transaction of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long to wait for another process that updates the database. Reading the journals instead takes as long as its
-/// update.
+/// The time to wait for another process that updates the database. Reading the journals instead takes as long as such
+/// an update.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The tables. Message texts are stored once; the search has an index of their words.
+/// The tables. Message texts are stored once; the search uses an index of their words.
 ///
-/// The page about the laboratory explains them to users, who may query them.
+/// The documentation of the laboratory explains them to users, who may query them.
 const TABLES: &str = "
     CREATE TABLE sessions (
         key INTEGER PRIMARY KEY,
@@ -112,9 +112,10 @@ pub(super) const COSTS: &str = "SELECT json_object('day', day, 'model', model, '
          'input_tokens', sum(input), 'output_tokens', sum(output), 'cost', sum(cost) / 1e6) \
      FROM calls GROUP BY day, model, purpose ORDER BY day DESC, model, purpose";
 
-/// Takes the right to change the database, which one process has at a time. It ends with the returned file.
+/// Takes the exclusive right to change the database. It ends with the returned file.
 ///
-/// The locks of the database itself last for a transaction. An update has several, and depends on what was there before.
+/// The locks of the database itself last for one transaction. An update has several transactions, and depends on the
+/// previous content.
 pub(super) fn lock(path: &Path) -> rusqlite::Result<File> {
     let mut name = path.as_os_str().to_owned();
     name.push("-lock");
@@ -130,7 +131,7 @@ pub(super) fn lock(path: &Path) -> rusqlite::Result<File> {
     }
 }
 
-/// Opens the database, whose lock the caller has, and creates the tables if it has none of this version.
+/// Opens the database, and creates the tables if it has none of this version. The caller holds the lock.
 pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
     let database = connect(path)?;
     match generation(&database)? {
@@ -144,9 +145,10 @@ pub(super) fn in_memory() -> rusqlite::Result<Connection> {
     create_tables(Connection::open_in_memory()?)
 }
 
-/// Replaces the content of the database by empty tables, whatever is in the file. The caller has the lock.
+/// Replaces the content of the database by empty tables, whatever the file contains. The caller holds the lock.
 ///
-/// The file stays the same, and changes in transactions: other processes that have it open see either content.
+/// The file itself stays, and its content changes in transactions: other processes that have it open see either the old
+/// or the new content.
 pub(super) fn reset(path: &Path) -> rusqlite::Result<Connection> {
     let database = open_file(path)?;
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, true)?;
@@ -156,7 +158,7 @@ pub(super) fn reset(path: &Path) -> rusqlite::Result<Connection> {
     create_tables(database)
 }
 
-/// Returns the random number that the tables got when they were created; `None` if they aren't of this version.
+/// Returns the random number that was assigned to the tables at their creation; `None` if they aren't of this version.
 pub(super) fn generation(database: &Connection) -> rusqlite::Result<Option<i32>> {
     let sql = "SELECT application_id FROM pragma_application_id, pragma_user_version WHERE user_version = ?";
     database.prepare_cached(sql)?.query_row([SCHEMA_VERSION], |row| row.get(0)).optional()
@@ -170,19 +172,19 @@ pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 fn open_file(path: &Path) -> rusqlite::Result<Connection> {
-    // A named pipe would block, and a link lead elsewhere.
+    // A named pipe would block, and a link could lead elsewhere.
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
         return Err(failure(ffi::SQLITE_CANTOPEN, "it is not a file"));
     }
-    // SQLite itself would create it readable for everyone; if this fails, SQLite reports why. An existing file is not
-    // opened: closing it would end the locks of other connections of this process.
+    // SQLite itself would create the file readable for everyone. If this fails, SQLite reports the reason. An existing
+    // file is not opened, because closing it would end the locks of other connections of this process.
     let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     Connection::open(path)
 }
 
 fn configure(database: &Connection) -> rusqlite::Result<()> {
     database.busy_timeout(BUSY_TIMEOUT)?;
-    // What a crash of the machine loses is built again; shared memory does not work on network file systems.
+    // Data that a crash of the computer loses is built again. Shared memory does not work on network file systems.
     database.pragma_update(None, "synchronous", "OFF")?;
     database.pragma_update(None, "journal_mode", "TRUNCATE")
 }
@@ -201,7 +203,7 @@ fn create_tables(database: Connection) -> rusqlite::Result<Connection> {
     Ok(database)
 }
 
-/// Returns whether the database has the content of all sessions, not only their list entries.
+/// Returns whether the database has the whole content of all sessions, not only their list entries.
 pub(super) fn is_whole(database: &Connection) -> rusqlite::Result<bool> {
     let sql = "SELECT NOT EXISTS (SELECT 1 FROM sessions WHERE NOT whole)";
     database.query_row(sql, [], |row| row.get(0))
@@ -224,7 +226,7 @@ pub(super) fn query_json<T: DeserializeOwned>(
 /// Translates a user's search text into the query language of the database; `None` if it contains no word.
 pub(super) fn search_terms(text: &str) -> Option<String> {
     let mut found = Vec::new();
-    // The parts at odd positions were in quotation marks.
+    // The pieces at odd positions were in quotation marks.
     for (index, piece) in text.split('"').enumerate() {
         let pieces: Vec<&str> = match index % 2 {
             0 => piece.split_whitespace().collect(),
@@ -242,13 +244,14 @@ pub(super) fn search_terms(text: &str) -> Option<String> {
     (!found.is_empty()).then(|| found.join(" "))
 }
 
-/// The time of change as reported by the file system; a time before 1970 counts as 1970.
+/// Returns the modification time in nanoseconds since 1970, as reported by the file system. A time before 1970 counts
+/// as 1970.
 pub(super) fn modified_nanos(listed: &ListedSession) -> u64 {
     let since = listed.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX >> 1).min(u64::MAX >> 1)
 }
 
-/// Writes a session that the database does not have.
+/// Inserts a session that is not in the database.
 pub(super) fn insert_session(
     change: &Transaction<'_>,
     listed: &ListedSession,
@@ -297,7 +300,7 @@ pub(super) fn insert_session(
     insert_measures(change, key, measures)
 }
 
-/// Writes what the records of a session measure.
+/// Inserts the measures of a session's records.
 fn insert_measures(
     change: &Transaction<'_>,
     key: i64,

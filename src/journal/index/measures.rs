@@ -1,4 +1,4 @@
-//! What the records of a session measure: time in states, failed model calls, tool calls.
+//! The measures of a session's records: time in states, failed model calls, tool calls.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use crate::journal::{ReplayedRecord, SessionHistory, StoredContent, StoredRecord
 use crate::machine::{Authorization, CallPurpose, Effect, Event, StateKind};
 use crate::types::{CallId, EffectId, RunTime, ToolStatus};
 
-/// The measures of a session. Records that were copied from another session are left out.
+/// The measures of a session. Records that were copied from another session are excluded.
 #[derive(Default)]
 pub(super) struct Measures {
     pub(super) failures: Vec<FailureRow>,
     pub(super) tools: Vec<ToolRow>,
     pub(super) states: BTreeMap<StateKind, StateRow>,
-    /// The attempt of the newest model call that was answered, and its time in microseconds.
+    /// The attempt of the newest answered model call, and its time in microseconds.
     pub(super) last_reply: Option<(u32, u64)>,
     /// The newest model call.
     pub(super) last_call: Option<CalledModel>,
-    /// Whether there was a record.
+    /// Whether a record was added.
     is_begun: bool,
-    /// The time of the record before.
+    /// The time of the previous record.
     at: RunTime,
     /// The pending model calls.
     open_calls: HashMap<EffectId, OpenCall>,
@@ -28,7 +28,7 @@ pub(super) struct Measures {
     open_tools: HashMap<EffectId, OpenTool>,
 }
 
-/// What a model call is for, and the model, if the run knows several.
+/// The purpose of a model call, and the model, if the run knows several.
 #[derive(Clone)]
 pub(super) struct CalledModel {
     pub(super) purpose: CallPurpose,
@@ -47,7 +47,7 @@ struct OpenCall {
 struct OpenTool {
     call: CallId,
     name: Arc<str>,
-    /// When it began to run; `None` while it is authorized.
+    /// The time at which it began to run; `None` while it is being authorized.
     started_at: Option<RunTime>,
 }
 
@@ -151,7 +151,7 @@ impl Measures {
                     self.open_tools.insert(*id, OpenTool { call, name, started_at: None });
                 }
                 Effect::RunTool { id, call, .. } => {
-                    // Its authorization has another id, and is over.
+                    // The authorization of the call has another id, and is over.
                     self.open_tools.retain(|_, tool| tool.call != call.id);
                     let (name, call) = (Arc::clone(&call.name), call.id.clone());
                     let started_at = Some(stored.at);

@@ -1,13 +1,14 @@
-//! The index across sessions: lists, searches and sums.
+//! The index across sessions: lists, searches and totals.
 //!
-//! It is built from the journals alone, in a database beside them, and brought up to date before each query: journals
-//! with a changed length or time are read again. For a session that has ended, a list needs the header and the last
-//! record only; the first query that needs more replays the journals. A run neither writes the index nor waits for it.
+//! The index is a database that is built from the journals alone and brought up to date before each query: journals
+//! with a changed length or modification time are read again. For a session that has ended, a list needs only the
+//! header and the last record. The first query that needs more replays the journals. A run neither writes the index nor
+//! waits for it.
 //!
-//! A process that finds it up to date only reads it. Another one first takes the right to change it, which one process
-//! has at a time, and then looks again: its file is never removed, since others have it open. If it is broken even then,
-//! or of another release, it is emptied and built again; where it cannot be written (another process holds it, the
-//! disk is full or read-only), a temporary one in memory answers.
+//! A process that finds the index up to date only reads it. Otherwise, the process first takes the exclusive right to
+//! change it, and then checks again. The file is never removed, because other processes have it open. A broken index,
+//! or one of another release, is emptied and built again. If it can't be written (another process holds it, the disk is
+//! full or read-only), a temporary index in memory answers.
 
 mod contents;
 mod database;
@@ -39,7 +40,7 @@ use contents::SessionContents;
 pub struct SessionIndex {
     store: SessionStore,
     database: Connection,
-    /// Which tables were brought up to date: another process may have built others since.
+    /// The generation of the tables that were brought up to date. Another process may have built others since.
     generation: Option<i32>,
     is_in_memory: bool,
 }
@@ -83,7 +84,7 @@ impl SessionIndex {
     }
 
     /// Opens the index as the only process that changes it, brings it up to date, and runs a query. A broken index is
-    /// built again; one that can't be used is replaced by one in memory.
+    /// built again; an unusable one is replaced by one in memory.
     fn open_changed<T>(
         store: &SessionStore,
         needs_whole: bool,
@@ -110,7 +111,7 @@ impl SessionIndex {
         };
         match change_file() {
             Err(JournalError::Index(error)) => {
-                // Another process that holds it for long is no reason to worry: the answer is the same.
+                // Another process that holds it for a long time is not a problem: the answer is the same.
                 let level = if is_busy(&error) { Level::Info } else { Level::Warn };
                 log::log!(
                     level,
@@ -137,7 +138,7 @@ impl SessionIndex {
         Ok(update)
     }
 
-    /// Runs a query; if the database does not have what it needs, or fails, changes it first.
+    /// Runs a query. If the database lacks the required data, or fails, it is changed first.
     fn query<T>(
         &mut self,
         query: impl Fn(&Connection) -> rusqlite::Result<T>,
@@ -149,7 +150,7 @@ impl SessionIndex {
             }
             return Ok(query(&self.database)?);
         }
-        // The answer and what it depends on are of one moment.
+        // One transaction, so that the answer and its preconditions are of the same moment.
         let read = || {
             let database = self.database.unchecked_transaction()?;
             let is_same = database::generation(&database)? == self.generation;
@@ -164,7 +165,7 @@ impl SessionIndex {
         Ok(changed.answer)
     }
 
-    /// Returns the sessions, the most recently written first.
+    /// Returns the sessions, most recently written first.
     ///
     /// # Errors
     ///
@@ -202,7 +203,7 @@ impl SessionIndex {
         self.query(costs, true)
     }
 
-    /// Returns a table of statistics of the sessions that were created since this time, in RFC 3339.
+    /// Returns a table of statistics of the sessions that were created since this time, which is in RFC 3339.
     ///
     /// `T` has the columns of [the table](StatisticsTable).
     ///
@@ -218,8 +219,8 @@ impl SessionIndex {
         self.query(|database| database::query_json(database, &sql, [since]), true)
     }
 
-    /// Removes a session with all its files, and those that it has dispatched: of sub-agents and evaluations. Running ones
-    /// of those stay. Returns the removed sessions.
+    /// Removes a session with all its files, and the sessions of sub-agents and evaluations that it has dispatched.
+    /// Dispatched sessions that are running stay. Returns the removed sessions.
     ///
     /// # Errors
     ///
@@ -230,7 +231,7 @@ impl SessionIndex {
         Ok(removed)
     }
 
-    /// Removes the sessions that were last written before this time, and returns them. Running ones stay.
+    /// Removes the sessions that were last written before this time, and returns them. Running sessions stay.
     ///
     /// # Errors
     ///
@@ -241,7 +242,7 @@ impl SessionIndex {
         Ok(removed)
     }
 
-    /// Brings the index up to date after sessions were removed. They are, even if this fails.
+    /// Brings the index up to date after sessions were removed. The sessions stay removed even if this fails.
     fn forget_removed(&mut self) {
         if let Err(error) = self.update() {
             log::warn!("the session index still has the removed sessions: {error}");
@@ -272,7 +273,8 @@ impl SessionDetail {
     }
 }
 
-/// Only the system knows whether a process runs a session; it is asked only where that is possible.
+/// Marks a session as running if a process runs it. Only the system knows this, so it is asked only for unfinished
+/// sessions.
 fn mark_running(store: &SessionStore, row: &mut SessionRow) {
     let is_open = row.status == SessionStatus::Unfinished;
     if is_open && store.is_running(row.session_id).unwrap_or(false) {
@@ -286,7 +288,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Returns whether an error is caused by the content of the file, and not by who holds it.
+/// Returns whether an error is caused by the content of the file, and not by another process that holds it.
 fn is_broken(error: &rusqlite::Error) -> bool {
     !matches!(
         error.sqlite_error_code(),

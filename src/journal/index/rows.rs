@@ -1,4 +1,4 @@
-//! The results of queries. Their JSON is what `--json` prints.
+//! The results of queries, as `--json` prints them.
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ pub struct SessionRow {
     pub session_id: SessionId,
     /// Its status.
     pub status: SessionStatus,
-    /// Why its newest run ended; `None` if it has not ended.
+    /// The stop reason of its newest run; `None` if it has not ended.
     pub stop_reason: Option<String>,
-    /// When it was created, in RFC 3339; `None` if its journal can't be read.
+    /// The time of its creation, in RFC 3339; `None` if its journal can't be read.
     pub created: Option<String>,
-    /// When it was last written, in RFC 3339.
+    /// The time of the last write, in RFC 3339.
     pub modified: String,
-    /// Replies with tool calls.
+    /// The number of replies with tool calls.
     pub steps: u32,
-    /// Model calls.
+    /// The number of model calls.
     pub llm_calls: u32,
-    /// Input and output tokens.
+    /// The number of input and output tokens.
     pub tokens: Tokens,
     /// Its cost in dollars; `None` if the model has no price.
     #[serde(with = "dollars")]
@@ -44,15 +44,15 @@ pub struct SessionRow {
     pub workspace: Option<String>,
     /// The first line of its task that is not blank.
     pub prompt: Option<String>,
-    /// The session that it was forked from or dispatched by.
+    /// The session from which it was forked or which dispatched it.
     pub parent: Option<SessionId>,
-    /// Records in its journal.
+    /// The number of records in its journal.
     pub records: u64,
-    /// Bytes of its journal.
+    /// The size of its journal in bytes.
     pub bytes: u64,
     /// The damage of its journal, if any.
     pub problem: Option<String>,
-    /// Whether records are missing because of that.
+    /// Whether records are missing because of the damage.
     pub damaged: bool,
 }
 
@@ -65,9 +65,9 @@ word_enum! {
         Partial = "partial",
         /// The run failed.
         Failed = "failed",
-        /// A process runs it.
+        /// A process runs the session.
         Running = "running",
-        /// Its process ended before the run did; it can be resumed.
+        /// Its process ended before the run did. The session can be resumed.
         Unfinished = "unfinished",
         /// Its journal can't be read.
         Unreadable = "unreadable",
@@ -80,9 +80,9 @@ pub struct SessionDetail {
     /// The list entry.
     #[serde(flatten)]
     pub session: SessionRow,
-    /// Why its newest run did not succeed; `None` if it did, or if that is not recorded.
+    /// The reason why its newest run did not succeed; `None` if it did, or if the reason is not recorded.
     pub error: Option<String>,
-    /// The messages, oldest first, including those that were compacted.
+    /// The messages, oldest first, including compacted ones.
     pub messages: Vec<MessageRow>,
     /// The model calls that were answered or charged, oldest first.
     pub calls: Vec<CallRow>,
@@ -93,9 +93,9 @@ pub struct SessionDetail {
 /// A message.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MessageRow {
-    /// Its record.
+    /// The sequence number of its record.
     pub seq: u64,
-    /// When, in RFC 3339.
+    /// The time, in RFC 3339.
     pub ts: String,
     /// Its role.
     pub role: MessageRole,
@@ -128,7 +128,7 @@ word_enum! {
 pub struct CallRow {
     /// The record of the reply or, without one, of the charge.
     pub seq: u64,
-    /// When, in RFC 3339.
+    /// The time, in RFC 3339.
     pub ts: String,
     /// The model.
     pub model: String,
@@ -147,10 +147,10 @@ pub struct CallRow {
     /// The attempt, counted from one.
     #[serde(skip)]
     pub(super) attempt: u32,
-    /// The step that its reply began; `None` if the reply has no tool call.
+    /// The step that the reply began; `None` if the reply has no tool call.
     #[serde(skip)]
     pub(super) step: Option<u32>,
-    /// How long it took, in microseconds of session time; `None` if its start is in no record.
+    /// The duration in microseconds of session time; `None` if its start is in no record.
     #[serde(skip)]
     pub(super) micros: Option<u64>,
 }
@@ -159,7 +159,7 @@ pub struct CallRow {
 pub(super) struct FailureRow {
     /// The record of the failure.
     pub(super) seq: u64,
-    /// When, in RFC 3339.
+    /// The time, in RFC 3339.
     pub(super) ts: String,
     /// The model.
     pub(super) model: String,
@@ -173,26 +173,26 @@ pub(super) struct FailureRow {
 pub(super) struct ToolRow {
     /// The record that ended it.
     pub(super) seq: u64,
-    /// When, in RFC 3339.
+    /// The time, in RFC 3339.
     pub(super) ts: String,
     /// The tool.
     pub(super) name: Arc<str>,
-    /// How it ended.
+    /// The outcome of the call.
     pub(super) status: ToolStatus,
-    /// How long it ran, in microseconds of session time; `None` if it did not run.
+    /// The running time in microseconds of session time; `None` if it did not run.
     pub(super) micros: Option<u64>,
 }
 
 /// The time of a session in one state.
 #[derive(Default)]
 pub(super) struct StateRow {
-    /// How often it was entered.
+    /// The number of times that the state was entered.
     pub(super) visits: u64,
-    /// The time in it, in microseconds of session time.
+    /// The total time in the state, in microseconds of session time.
     pub(super) micros: u64,
 }
 
-/// A file that tools changed.
+/// A file that tools have changed.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FileRow {
     /// The file, relative to the workspace. A path that is not UTF-8 is a NUL character and its bytes in hexadecimal.
@@ -200,9 +200,9 @@ pub struct FileRow {
     pub path: FilePath,
     /// The last action.
     pub action: FileAction,
-    /// Lines added by all calls.
+    /// The number of lines that all calls added.
     pub added: u64,
-    /// Lines removed by all calls.
+    /// The number of lines that all calls removed.
     pub removed: u64,
 }
 
@@ -213,7 +213,7 @@ pub struct SearchHit {
     pub session_id: SessionId,
     /// The record.
     pub seq: u64,
-    /// When, in RFC 3339.
+    /// The time, in RFC 3339.
     pub ts: String,
     /// Its role.
     pub role: MessageRole,
@@ -234,11 +234,11 @@ pub struct CostRow {
     pub model: String,
     /// The purpose: `agent`, `compaction`, `closing`, `eval` or `subagent`.
     pub purpose: String,
-    /// Model calls that were answered or charged; an attempt that was cut off is one of them.
+    /// The number of answered or charged model calls. A cut-off attempt counts, too.
     pub llm_calls: u64,
-    /// Tokens of the requests.
+    /// The number of tokens of the requests.
     pub input_tokens: Tokens,
-    /// Tokens of the replies.
+    /// The number of tokens of the replies.
     pub output_tokens: Tokens,
     /// The cost in dollars; `None` if no call had a price.
     #[serde(with = "dollars")]
@@ -250,7 +250,7 @@ pub struct CostRow {
 const MAX_PROMPT_CHARS: usize = 200;
 
 impl SessionRow {
-    /// Returns the entry of a journal that can't be read.
+    /// Creates the entry of an unreadable journal.
     pub(super) fn unreadable(listed: &ListedSession, problem: String) -> Self {
         Self {
             session_id: listed.session,
@@ -274,7 +274,7 @@ impl SessionRow {
         }
     }
 
-    /// Returns the entry of a session, without its totals. `ended` is how its newest run ended, if it did.
+    /// Creates the entry of a session, without its totals. `ended` is the end of its newest run, if it has ended.
     pub(super) fn new(
         listed: &ListedSession,
         header: &SessionHeader,

@@ -1,9 +1,9 @@
-//! The queries of `architect stats`. Each returns JSON objects, and has one parameter: since when.
+//! The queries of `architect stats`. Each returns JSON objects, and has one parameter: the earliest creation time.
 
 /// A table of statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatisticsTable {
-    /// `status`, `stop_reason`, `sessions`. Sub-agents and evaluations are not among the sessions.
+    /// `status`, `stop_reason`, `sessions`. Sub-agents and evaluations don't count as sessions.
     Outcomes,
     /// `kind`, `sessions`: `session`, `subagent`, `eval`.
     Kinds,
@@ -21,11 +21,11 @@ pub enum StatisticsTable {
     Percentiles,
 }
 
-/// The sessions that are asked for.
+/// The sessions of the query.
 const ASKED: &str =
     "(SELECT key FROM sessions WHERE coalesce(entry ->> 'created', entry ->> 'modified') >= ?1)";
 
-/// Those of them that neither a sub-agent nor an evaluation ran.
+/// The sessions of the query that neither a sub-agent nor an evaluation ran.
 const OWN: &str = "(SELECT key FROM sessions WHERE kind = 'session' AND coalesce(entry ->> 'created', entry ->> 'modified') >= ?1)";
 
 /// Percentiles by nearest rank: `r` is the rank of a value, `n` the number of values.

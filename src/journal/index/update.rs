@@ -1,4 +1,4 @@
-//! Brings the index up to date: determines which journals have to be read again, and which are gone.
+//! Updates of the index: finds the journals that have to be read again, and the removed ones.
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -18,13 +18,13 @@ use crate::port::lock;
 /// The result of an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexUpdate {
-    /// Journals that were read.
+    /// The number of journals that were read.
     pub read: usize,
-    /// How many of them were replayed; for the others, the header and the last record were enough.
+    /// The number of these journals that were replayed. For the others, the header and the last record were enough.
     pub replayed: usize,
-    /// Unchanged journals.
+    /// The number of unchanged journals.
     pub unchanged: usize,
-    /// Removed sessions.
+    /// The number of removed sessions.
     pub removed: usize,
 }
 
@@ -43,10 +43,10 @@ const QUEUE_LENGTH: usize = 64;
 /// The approximate duration of a transaction, for which other processes wait.
 const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(100);
 
-/// How the database differs from the journals.
+/// The differences between the database and the journals.
 #[derive(Default)]
 struct Differences {
-    /// New and changed journals, with what the database has of them.
+    /// New and changed journals, with the database's data about them.
     changed: Vec<(ListedSession, Option<IndexedSession>)>,
     unchanged: usize,
     /// Sessions that are in the database only.
@@ -73,14 +73,14 @@ impl Differences {
     }
 }
 
-/// Returns whether the database has the list entries of all journals as they are, and of no others.
+/// Returns whether the database has the current list entries of all journals, and no others.
 pub(super) fn is_current(store: &SessionStore, database: &Connection) -> Result<bool> {
     let Differences { changed, removed, .. } = Differences::find(store, database, false)?;
     Ok(changed.is_empty() && removed.is_empty())
 }
 
-/// Brings the database up to date with the journals of a store: with their list entries, or with all of their content.
-/// Several sessions form a transaction, so that an interrupted update keeps all but the newest. No other process may
+/// Brings the database up to date with the journals of a store: with their list entries, or with their whole content.
+/// Several sessions form a transaction, so that an interrupted update loses only the newest. No other process may
 /// change the database meanwhile.
 pub(super) fn update(
     store: &SessionStore,
@@ -105,7 +105,7 @@ pub(super) fn update(
             let _ = thread::Builder::new().name("journals".to_owned()).spawn_scoped(scope, work);
         }
         drop(sender);
-        // Reads here what no thread has read because none could be started.
+        // Reads the rest on this thread, if no thread could be started.
         let mut read = receiver.into_iter().chain(iter::from_fn(read_next)).peekable();
         while read.peek().is_some() {
             let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;

@@ -1,4 +1,4 @@
-//! The part of the budget that a tool call with model calls of its own may use.
+//! The budget share of a tool call that makes model calls of its own.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,22 +6,22 @@ use crate::machine::budget::CLOSING_SHARE;
 use crate::machine::run_context::{BudgetUsage, RunContext};
 use crate::types::{MicroUsd, TimeSpan, Tokens};
 
-/// What a call that makes model calls of its own may use.
+/// The limits of a call that makes model calls of its own.
 ///
-/// At most half of what is left, so that the run can use the result, and concurrent calls get a share too. `None` means no
-/// limit.
+/// A share is at most half of the remaining limits, so that the run can use the result, and concurrent calls get a
+/// share, too. `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BudgetShare {
-    /// The cost.
+    /// The maximum cost.
     pub cost: Option<MicroUsd>,
-    /// Input and output tokens.
+    /// The maximum number of input and output tokens.
     pub tokens: Option<Tokens>,
-    /// The time from the start of the call.
+    /// The maximum time from the start of the call.
     pub time: Option<TimeSpan>,
 }
 
 impl BudgetShare {
-    /// Returns the share of a call that starts now, beside the shares of other running calls.
+    /// Returns the share of a call that starts now, in addition to the shares of other running calls.
     pub(crate) fn new(run: &RunContext, others: impl Iterator<Item = Self>) -> Self {
         let limits = &run.rules.limits;
         let (mut cost, mut tokens) = (run.used.cost, run.used.tokens);
@@ -33,7 +33,7 @@ impl BudgetShare {
             let closing = limit.div_ceil(CLOSING_SHARE);
             limit.saturating_sub(used).saturating_sub(closing) / 2
         };
-        // Without a price the cost isn't counted.
+        // Without a price, the cost isn't counted.
         let budget = limits.budget.filter(|_| run.rules.price.is_some());
         Self {
             cost: budget.map(|limit| MicroUsd(free(limit.0, cost.0))),
@@ -42,7 +42,7 @@ impl BudgetShare {
         }
     }
 
-    /// Returns the share after this usage.
+    /// Returns the remaining share after this usage.
     pub(crate) fn after_usage(self, used: BudgetUsage) -> Self {
         Self {
             cost: self.cost.map(|cost| cost.saturating_sub(used.cost)),

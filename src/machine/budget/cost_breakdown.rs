@@ -14,11 +14,11 @@ pub struct CostBreakdown {
     pub agent: PricedUsage,
     /// The final summary after a limit.
     pub closing: PricedUsage,
-    /// Summaries of older parts of the conversation.
+    /// The summaries of older parts of the conversation.
     pub compaction: PricedUsage,
     /// Sub-agents.
     pub subagents: PricedUsage,
-    /// Model calls of sub-agents that used anything.
+    /// The number of sub-agents' model calls that used anything.
     pub subagent_calls: u32,
 }
 
@@ -32,7 +32,7 @@ pub struct PricedUsage {
 }
 
 impl PricedUsage {
-    /// Returns the difference of two usages: as reported by the event, or estimated for a call without a reply.
+    /// Returns the usage since `before`: as reported by the event, or estimated for a call without a reply.
     pub fn between(before: BudgetUsage, run: &RunContext, event: Option<&Event>) -> Self {
         let now = run.used;
         let (cost, tokens) =
@@ -54,7 +54,7 @@ impl PricedUsage {
         Self { usage, cost }
     }
 
-    /// Returns what is left of a usage when a part of it is taken away.
+    /// Returns the usage without a part of it.
     pub fn without(self, part: Self) -> Self {
         let (usage, less) = (self.usage, part.usage);
         let usage = Usage {
@@ -78,10 +78,11 @@ impl Add for PricedUsage {
 }
 
 impl CostBreakdown {
-    /// Adds the usage of an event, or of a resume if there is no event. `met` is the kind and the usage of the state before.
+    /// Adds the usage of an event, or of a resume if there is no event. `met` is the kind and the usage of the previous
+    /// state.
     pub fn add(&mut self, met: (StateKind, BudgetUsage), event: Option<&Event>, run: &RunContext) {
         let (kind, before) = met;
-        // An event that isn't awaited isn't charged.
+        // Only awaited events are charged.
         if before == run.used {
             return;
         }
@@ -138,7 +139,7 @@ mod tests {
             (None, usage(6, 4, true)),
             (Some(failed), usage(6, 4, true)),
             (Some(replied(usage(8, 2, false))), usage(8, 2, false)),
-            // The reply has other numbers than what was charged.
+            // The reply has other numbers than the charge.
             (Some(replied(usage(8, 3, false))), usage(6, 4, true)),
             (Some(reported()), usage(1, 2, false)),
         ] {

@@ -1,4 +1,5 @@
-//! Budget reservation: a call is made only if its worst case fits into what is left, so that no limit is exceeded.
+//! Budget reservation: a call is made only if its worst case fits into the remaining budget, so that no limit is
+//! exceeded.
 
 pub(crate) mod budget_share;
 pub(crate) mod cost_breakdown;
@@ -10,20 +11,20 @@ use crate::machine::output::StepBuilder;
 use crate::machine::run_context::RunContext;
 use crate::types::{Fault, MicroUsd, Price, RunRules, Tokens};
 
-/// Not even a minimal reply is covered by what is left.
+/// The remaining budget doesn't cover even a minimal reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unaffordable;
 
-/// At most this part of a budget is reserved for the closing call.
+/// The maximum part of a budget that is reserved for the closing call: one fifth.
 pub(crate) const CLOSING_SHARE: u64 = 5;
 
-/// Space for the instruction at the end of a closing call.
+/// The space for the instruction at the end of a closing call.
 const INSTRUCTION_TOKENS: Tokens = Tokens(200);
 
 /// Returns the output limit of a call, or `None` to leave it to the provider.
 ///
-/// The output limit is lowered before a call is refused. Other calls leave what the closing call needs, up to a fifth of
-/// the budget.
+/// The output limit is lowered before a call is refused. All calls but the closing call leave the budget that the
+/// closing call needs, up to a fifth of the whole.
 pub(crate) fn reserve(
     run: &RunContext,
     size: &RequestSize,
@@ -59,23 +60,23 @@ pub(crate) fn reserve(
     }
 }
 
-/// Returns the most that the closing call can cost. The final summary is written by the model of the task.
+/// Returns the maximum cost of the closing call. The model of the task writes the final summary.
 fn closing_cost(run: &RunContext, size: &RequestSize, price: Price) -> MicroUsd {
     let price = run.rules.price.unwrap_or(price);
     price.max_cost(size.upper_bound + INSTRUCTION_TOKENS, run.rules.output.closing)
 }
 
-/// Returns the most tokens that the closing call can take.
+/// Returns the maximum number of tokens of the closing call.
 fn closing_tokens(run: &RunContext, size: &RequestSize) -> Tokens {
     size.upper_bound + INSTRUCTION_TOKENS + run.rules.output.closing
 }
 
-/// Returns the least budget, and the least limit of tokens, with which a call of the agent would be made; `None` for one
-/// that the run does not have, or that suffices.
+/// Returns the lowest budget and the lowest token limit with which a call of the agent would be made. Each is `None` if
+/// the run doesn't have such a limit, or if its limit suffices.
 pub fn least_limits(run: &RunContext, size: &RequestSize) -> (Option<MicroUsd>, Option<Tokens>) {
     let RunRules { limits, output, .. } = &*run.rules;
     let reply = output.minimum.min(output.user_limit.unwrap_or(output.model_limit));
-    // At most a fifth of the limit is kept for the closing call.
+    // At most a fifth of the limit is reserved for the closing call.
     let with_closing = |needed: u64, closing: u64| {
         needed.saturating_add(closing.min(needed.saturating_sub(1) / (CLOSING_SHARE - 1)))
     };
@@ -93,7 +94,7 @@ pub fn least_limits(run: &RunContext, size: &RequestSize) -> (Option<MicroUsd>, 
     (money, tokens)
 }
 
-/// Charges a failed call if the provider does.
+/// Charges a failed call if the provider charges for it.
 pub(crate) fn charge_failed_call(
     run: &mut RunContext,
     fault: &Fault,
@@ -105,7 +106,7 @@ pub(crate) fn charge_failed_call(
     }
 }
 
-/// Charges a call that was sent and has no reply: the provider has probably read it.
+/// Charges a call that was sent and has no reply, because the provider has probably read it.
 pub(crate) fn charge_unanswered_call(
     run: &mut RunContext,
     call: (&RequestSize, CallPurpose),
@@ -114,15 +115,15 @@ pub(crate) fn charge_unanswered_call(
     charge_incomplete_call(run, run.received, call, out);
 }
 
-/// Charges a call for its input, and for the output that has arrived, up to its limit. A reply that is not streamed, or of
-/// which it is not known how much has arrived, is charged up to its limit; without a limit, its output costs nothing.
+/// Charges a call for its input, and for the received output, up to its output limit. If the reply is not streamed, or
+/// the received part is unknown, the output is charged up to the limit; without a limit, it costs nothing.
 fn charge_incomplete_call(
     run: &mut RunContext,
     received: Tokens,
     (size, purpose): (&RequestSize, CallPurpose),
     out: &mut StepBuilder,
 ) {
-    // Nothing was charged since the call was reserved, so this is its limit.
+    // Nothing was charged since the budget was reserved, so this is the output limit of the call.
     let output = match reserve(run, size, purpose).ok().flatten() {
         Some(granted) if run.rules.output.is_whole => granted,
         Some(granted) => granted.min(received),
@@ -210,7 +211,7 @@ mod tests {
         Arc::make_mut(&mut run.rules).summary_price =
             Some(Price { input: 2_000_000, output: 5_000_000, ..Price::default() });
         let granted = |run: &RunContext, purpose| reserve(run, &SIZE, purpose);
-        // 4 000 of 20 000 are kept for the final summary.
+        // 4 000 of 20 000 are reserved for the final summary.
         assert_eq!(granted(&run, CallPurpose::Agent), Ok(Some(Tokens(1_500))));
         assert_eq!(granted(&run, CallPurpose::Compaction), Ok(Some(Tokens(2_800))));
         let fault =
@@ -257,7 +258,7 @@ mod tests {
         assert_eq!(charged(false, 0, dollars(20_000)), MicroUsd(800));
         assert_eq!(charged(false, 100, dollars(20_000)), MicroUsd(1_800));
         assert_eq!(charged(false, 100, RunLimits::default()), MicroUsd(1_800));
-        // Without streaming, and if what had arrived was lost.
+        // Without streaming, and if the received part was lost.
         assert_eq!(charged(true, 0, dollars(20_000)), MicroUsd(15_800));
         assert_eq!(charged(false, u64::MAX, dollars(20_000)), MicroUsd(15_800));
         assert_eq!(charged(false, u64::MAX, RunLimits::default()), MicroUsd(800));
@@ -298,7 +299,7 @@ mod tests {
         assert_eq!(granted, Ok(None));
     }
 
-    /// With enough left, the reservation is the cost of the call, not a fifth.
+    /// If enough is left, the reservation is the cost of the call, not a fifth.
     #[test]
     fn no_more_is_reserved_for_the_closing_call_than_it_may_need() {
         // It reads 1 000 tokens and an instruction of 200, and writes 2 000.
@@ -306,7 +307,7 @@ mod tests {
         run_of_tokens.used.tokens = Tokens(90_000);
         let granted = reserve(&run_of_tokens, &SIZE, CallPurpose::Agent);
         assert_eq!(granted, Ok(Some(Tokens(10_000 - 3_200 - 1_000))));
-        // That is 1 200 + 20 000 of 50 000; after 1 000 for the input the rest covers a tenth of it.
+        // The closing call takes 1 200 + 20 000 of 50 000; after 1 000 for the input, the rest covers a tenth of it.
         let mut run_of_money = run(dollars(200_000));
         run_of_money.used.cost = MicroUsd(150_000);
         let granted = reserve(&run_of_money, &SIZE, CallPurpose::Agent);
@@ -315,7 +316,7 @@ mod tests {
 
     #[test]
     fn the_minimum_output_is_granted_and_one_token_less_is_not() {
-        // Beside 1 000 input tokens, for a closing call, which reserves nothing for another.
+        // In addition to 1 000 input tokens, for a closing call, which reserves nothing for another call.
         assert_eq!(
             reserve(&run(tokens(1_256)), &SIZE, CallPurpose::Closing),
             Ok(Some(Tokens(256)))

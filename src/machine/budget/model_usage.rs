@@ -7,19 +7,19 @@ use crate::machine::event::Event;
 use crate::machine::state::State;
 use crate::types::MicroUsd;
 
-/// The calls of a model, and what they cost.
+/// The calls of a model, and their cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelUsage {
     /// The name, as `provider/name`.
     pub model: Arc<str>,
-    /// Its calls, each counted once with its retries.
+    /// The number of its calls. Retries are not counted.
     pub calls: u32,
     /// Their cost; `None` if the model has no price.
     pub cost: Option<MicroUsd>,
 }
 
 impl ModelUsage {
-    /// Adds calls and costs of a model to those of several, which are in the order of their first calls.
+    /// Adds calls and costs of a model to those of several models, which are in the order of their first calls.
     pub fn add(usages: &mut Vec<Self>, model: &Arc<str>, calls: u32, cost: Option<MicroUsd>) {
         if calls == 0 && cost.unwrap_or_default() == MicroUsd::ZERO {
             return;
@@ -33,7 +33,7 @@ impl ModelUsage {
         }
     }
 
-    /// Adds what an event, or a resume if there is none, has used between two states of a run of this model.
+    /// Adds the usage between two states of a run of this model: that of an event, or of a resume if there is no event.
     pub fn add_between(
         usages: &mut Vec<Self>,
         main: &Arc<str>,
@@ -52,10 +52,10 @@ impl ModelUsage {
         let (old, new) = (before.run(), now.run());
         let cost = old.rules.price.map(|_| new.used.cost.saturating_sub(old.used.cost));
         if matches!(event, Some(Event::UsageReported { .. })) {
-            // The models of a sub-agent are not known; it begins with that of the run.
+            // The models of a sub-agent are unknown. It begins with the model of the run.
             Self::add(usages, main, u32::from(old.used != new.used), cost);
         } else {
-            // The event ends a call of the state before, and may begin one.
+            // The event ends a call of the previous state, and may begin one.
             Self::add(usages, &model(before), 0, cost);
             let calls = new.model_calls.saturating_sub(old.model_calls);
             Self::add(usages, &model(now), calls, new.rules.price.map(|_| MicroUsd::ZERO));

@@ -1,6 +1,6 @@
 //! The statechart as data: parsed from `statecharts/run.json`, queried, and interpreted.
 //!
-//! The machine doesn't execute it; tests compare the two, and `architect machine` prints it.
+//! The machine doesn't execute the chart; tests compare the two, and `architect machine` prints the chart.
 
 pub(super) mod transition_guards;
 
@@ -57,7 +57,7 @@ pub struct ChartTransition {
     pub event: String,
     /// The guard.
     pub guard: Option<String>,
-    /// The path of the target state. One that is written without a target leads from each state to itself.
+    /// The path of the target state. A transition that is written without a target leads from each state to itself.
     #[serde(default, rename = "target")]
     pub to: String,
     /// The description.
@@ -65,27 +65,28 @@ pub struct ChartTransition {
     pub description: String,
 }
 
-/// What a transition uses up, so that a run can't take it for ever. Each is a part of the [`rank`](crate::machine::rank()).
+/// A bounded counter that a transition decreases, so that a run can't take it forever. Each is a part of the
+/// [`rank`](crate::machine::rank()).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChartCounter {
-    /// The steps that are left. The other counters begin again.
+    /// The remaining steps. A step resets the other counters.
     Steps,
-    /// How often the model may still be asked again, or the context be compacted, without a step.
+    /// The remaining times that the model may be asked again, or the context be compacted, without a step.
     Repeats,
-    /// The models that are left.
+    /// The remaining fallback models.
     Models,
-    /// The attempts that are left for a model call.
+    /// The remaining attempts at a model call.
     Attempts,
-    /// The events that are left for the tool calls of a reply.
+    /// The remaining events for the tool calls of a reply.
     Calls,
     /// The commands that run in the background.
     Commands,
 }
 
-/// Why a statechart is invalid.
+/// The reason why a statechart is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ChartError {
-    /// It is not JSON, or something is missing or has an unexpected type.
+    /// The text is not JSON, or something is missing or has an unexpected type.
     #[error("invalid statechart at {path:?}: {error}")]
     Invalid {
         /// The path of the state.
@@ -109,8 +110,8 @@ pub enum ChartError {
 }
 
 impl ChartTransition {
-    /// Returns what the transition uses up. One that uses nothing leads to a later phase of the run, or, on
-    /// [`UsageReported`](Event::UsageReported), to the same state, which the clock ends.
+    /// Returns the counter that the transition decreases. A transition without a counter leads to a later phase of the
+    /// run, or, on [`UsageReported`](Event::UsageReported), to the same state, which ends by time.
     pub fn counter(&self) -> Option<ChartCounter> {
         let guard = self.guard.as_deref().and_then(Guard::from_word);
         match guard {
@@ -136,7 +137,7 @@ impl ChartTransition {
     }
 }
 
-/// The chart or one of its states, as it is written.
+/// The chart or one of its states, as written in JSON.
 #[derive(Deserialize)]
 struct Node {
     #[serde(default)]
@@ -286,7 +287,7 @@ impl Chart {
         Ok(())
     }
 
-    /// Adds a transition without a target, for each state without children at or below a path.
+    /// Adds a transition without a target to each state without children at or below a path.
     fn add_stays(&mut self, path: &str, event: &str, transition: &ChartTransition) {
         let is_below = |leaf: &&ChartState| path_and_ancestors(&leaf.path).any(|it| it == path);
         let stays = self.leaf_states().filter(|leaf| !leaf.is_final).filter(is_below);

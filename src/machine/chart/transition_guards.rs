@@ -177,7 +177,7 @@ struct CurrentCall {
     attempt: CallAttempt,
     size: RequestSize,
     purpose: CallPurpose,
-    /// When the next attempt must have begun.
+    /// The time by which the next attempt must have begun.
     retry_deadline: Option<RunTime>,
 }
 
@@ -206,7 +206,7 @@ fn timeout_may_retry(state: &State, event: &Event) -> bool {
         && may_retry(&later, &CallAttempt::timeout_fault(later.run()))
 }
 
-/// Returns whether another attempt may follow one with this fault.
+/// Returns whether another attempt may follow after this fault.
 fn may_retry(state: &State, fault: &Fault) -> bool {
     current_call(state).is_some_and(|call| {
         let retry = retry::decide(state.run(), call.attempt.number(), fault, call.retry_deadline);
@@ -220,7 +220,7 @@ fn timeout_may_fall_back(state: &State, event: &Event) -> bool {
         && may_fall_back(state, &CallAttempt::timeout_fault(state.run()))
 }
 
-/// Returns whether another model may answer after this fault, which is charged first.
+/// Returns whether another model may answer after this fault. The fault is charged first.
 fn may_fall_back(state: &State, fault: &Fault) -> bool {
     let State::Calling(calling) = state else { return false };
     let (mut run, call) = (calling.run.clone(), (&calling.size, CallPurpose::Agent));
@@ -254,7 +254,7 @@ fn reply_kind(state: &State, event: &Event) -> Option<ReplyKind> {
     Some(calling::classify_reply(state.run(), event_reply(event)?))
 }
 
-/// Returns what comes after a context that doesn't fit.
+/// Returns the next action for a context that doesn't fit.
 fn overflow_plan(state: &State, event: &Event) -> Option<NextCallPlan> {
     let State::Calling(calling) = state else { return None };
     let mut run = calling.run.clone();

@@ -1,4 +1,4 @@
-//! The compactions of a run, which are limited so that they can't follow each other endlessly.
+//! The compactions of a run. They are limited so that they can't follow each other endlessly.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,15 +10,15 @@ use crate::types::{RunRules, Tokens};
 pub struct CompactionHistory {
     /// The number of compactions.
     pub count: u32,
-    /// The size of the context before the newest one, until the model has replied since.
+    /// The size of the context before the newest compaction, until the model has replied since.
     pub size_before: Option<Tokens>,
-    /// Whether one did not make the context smaller. It was the last.
+    /// Whether a compaction did not make the context smaller. No other one follows it.
     pub is_futile: bool,
 }
 
 impl CompactionHistory {
-    /// Returns whether the context may be compacted: not twice without an accepted reply in between, not after one that was
-    /// futile, and not more often than the rules allow.
+    /// Returns whether the context may be compacted: not twice without an accepted reply in between, not after a futile
+    /// compaction, and not more often than the rules allow.
     pub(crate) fn is_allowed(&self, rules: &RunRules) -> bool {
         self.size_before.is_none() && !self.is_futile && self.count < rules.context.max_compactions
     }

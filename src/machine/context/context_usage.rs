@@ -1,7 +1,7 @@
-//! The size of the context: what the provider counted, plus an estimate for what was added since.
+//! The size of the context: the provider's count, plus an estimate for the content since then.
 //!
-//! The estimate is calibrated by the provider's counts, so that it fits each model and language without a tokenizer. It is
-//! incremental: a step only measures what is new.
+//! The estimate is calibrated by the provider's counts, so that it fits each model and language without a tokenizer. It
+//! is incremental: a step only measures new content.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -16,9 +16,9 @@ use crate::types::{
 /// Measures a conversation in bytes and estimates its size in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ContextUsage {
-    /// Everything that is sent: system prompt, tools, messages.
+    /// The size of everything that is sent: system prompt, tools, messages.
     size: ContentSize,
-    /// The newest count of the provider, with the size of what it counted.
+    /// The newest count of the provider, with the size of the counted content.
     provider_count: Option<ProviderCount>,
     /// Bytes per thousand tokens.
     ratio: u64,
@@ -28,7 +28,7 @@ pub struct ContextUsage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ContentSize {
     pub bytes: u64,
-    /// The most tokens that it can have.
+    /// The upper bound of the content's tokens.
     pub most_tokens: Tokens,
 }
 
@@ -41,21 +41,22 @@ struct ProviderCount {
 /// Bytes per thousand tokens before the provider has counted anything: suitable for source code.
 const INITIAL_RATIO: u64 = 3_500;
 
-/// Plausible bytes per thousand tokens.
+/// The plausible range of bytes per thousand tokens.
 const PLAUSIBLE_RATIOS: std::ops::RangeInclusive<u64> = 2_000..=6_000;
 
-/// The least bytes per token of what this program writes itself: English, and JSON.
+/// The lowest number of bytes per token of text that this program writes itself: English and JSON.
 const OWN_BYTES_PER_TOKEN: u64 = 2;
 
-/// Counts with more bytes per token are rejected: the server has counted only a part of the request. A short request may
-/// have any density.
+/// Counts with more bytes per token are rejected, because the server has counted only a part of the request. Short
+/// requests may have any density.
 const MAX_BYTES_PER_TOKEN: u64 = 16;
 const SHORT_BYTES: u64 = 16_000;
 
-/// The bytes of the frame of a message, a call or a result.
+/// The bytes of overhead of a message, a call or a result.
 const FRAME_BYTES: u64 = 16;
 
-/// The bytes of text that a token of an image counts as. More than most texts have, so that the estimate is not too low.
+/// The bytes of text that a token of an image counts as. Most texts have fewer bytes per token, so that the estimate is
+/// not too low.
 const BYTES_PER_IMAGE_TOKEN: u64 = 4;
 
 impl ContentSize {
@@ -88,7 +89,7 @@ impl Sum for ContentSize {
 }
 
 impl ContextUsage {
-    /// Returns the usage of an empty conversation with this many bytes of system prompt and tools.
+    /// Creates the usage of an empty conversation with this many bytes of system prompt and tools.
     pub fn new(fixed: u64) -> Self {
         Self { size: ContentSize::of_own(fixed), provider_count: None, ratio: INITIAL_RATIO }
     }
@@ -106,13 +107,13 @@ impl ContextUsage {
         self.provider_count = None;
     }
 
-    /// Forgets the provider's count, which another provider would not make.
+    /// Forgets the provider's count, which doesn't hold for another provider.
     pub(crate) fn forget_count(&mut self) {
         self.provider_count = None;
     }
 
-    /// Calibrates with the provider's count of the last request, unless it can't cover the whole request: some servers
-    /// silently truncate.
+    /// Calibrates with the provider's count of the last request. A count that can't cover the whole request is ignored,
+    /// because some servers silently truncate.
     pub(crate) fn calibrate(&mut self, usage: &Usage) {
         let bytes = self.size.bytes;
         let is_part =
@@ -130,7 +131,8 @@ impl ContextUsage {
         self.estimate_request(self.size.bytes)
     }
 
-    /// Returns the upper bound for the size of the next request: what the provider counted, and the most that is new.
+    /// Returns the upper bound for the size of the next request: the provider's count, and the upper bound of new
+    /// content.
     pub fn upper_bound(&self) -> Tokens {
         let ProviderCount { tokens, size } = self.provider_count.unwrap_or_default();
         let most = tokens + self.size.most_tokens.saturating_sub(size.most_tokens);
@@ -147,13 +149,13 @@ impl ContextUsage {
         let ProviderCount { tokens: counted, size } = self.provider_count.unwrap_or_default();
         match bytes.checked_sub(size.bytes) {
             Some(new) => counted + self.estimate_tokens(new),
-            // A part of what was counted.
+            // The request is a part of the counted content.
             None => Tokens(counted.0.saturating_mul(bytes).div_ceil(size.bytes)),
         }
     }
 
-    /// Returns how many bytes a request of this estimated size may have. Bytes beyond the provider's count are taken to be as
-    /// dense as source code at least, which leaves a margin.
+    /// Returns the maximum bytes of a request of this estimated size. Bytes beyond the provider's count are assumed to
+    /// be at least as dense as source code, which leaves a margin.
     pub(crate) fn bytes_within(&self, size: Tokens) -> u64 {
         let ProviderCount { tokens: counted, size: known } =
             self.provider_count.unwrap_or_default();
@@ -173,7 +175,7 @@ pub(crate) fn instruction_size(text: &str) -> ContentSize {
     frame(1) + ContentSize::of_text(text)
 }
 
-/// Returns the size of an item in a request, without the details of its format.
+/// Returns the size of an item in a request, without the overhead of the request's format.
 pub(crate) fn item_size(item: &ConversationItem) -> ContentSize {
     match item {
         ConversationItem::User(message) => {
@@ -208,7 +210,7 @@ fn result_size(result: &ToolResult) -> ContentSize {
     ContentSize::of_text(&result.text) + images_size(&result.images)
 }
 
-/// Returns the size of text that has as many tokens as these images. Their content is far longer.
+/// Returns the size of text that has as many tokens as these images. The images' content itself is far longer.
 pub(crate) fn images_size(images: &[Image]) -> ContentSize {
     let size =
         |image: &Image| ContentSize::of_own(image.tokens.0.saturating_mul(BYTES_PER_IMAGE_TOKEN));

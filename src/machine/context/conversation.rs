@@ -1,7 +1,8 @@
-//! The conversation: a typed history, built from the decisions of the machine.
+//! The conversation: a typed history that is built from the machine's decisions.
 //!
-//! Its entries hold the invariant of every API format: a tool call and its result are one entry
-//! ([`ToolExchange`](crate::types::ToolExchange)), so that they can't be separated, and the user's messages are never replaced.
+//! Its entries hold the invariants of every API format: a tool call and its result are one entry
+//! ([`ToolExchange`](crate::types::ToolExchange)), so that they can't be separated, and the user's messages are never
+//! replaced.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -23,7 +24,7 @@ pub struct Conversation {
     entries: Vec<ConversationEntry>,
     next_id: EntryId,
     context_usage: ContextUsage,
-    /// What replaces the entries that were compacted.
+    /// The record that replaces compacted entries.
     #[serde(default)]
     work_record: WorkRecord,
 }
@@ -31,8 +32,8 @@ pub struct Conversation {
 /// An entry of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ConversationEntry {
-    /// The id. It is never reused, so that each model can cache encodings by it. Other models than the first one get entries
-    /// without the blocks of earlier ones.
+    /// The id. It is never reused, so that each model can cache encodings by it. After a change of the model, entries
+    /// with blocks of the earlier model are replaced by new entries without them.
     pub id: EntryId,
     /// The item.
     pub item: ConversationItem,
@@ -46,15 +47,15 @@ pub struct ConversationEntry {
 pub struct EntryId(pub u64);
 
 impl EntryId {
-    /// Returns the id of an entry that is changed for one request. No entry of a conversation has such an id, so that cached
-    /// encodings of the original aren't used.
+    /// Returns the id of an entry that is changed for one request. No entry of a conversation has such an id, so that
+    /// cached encodings of the original aren't used for it.
     pub(crate) fn of_changed(digest: Digest) -> Self {
         Self(digest.0 | 1 << 63)
     }
 }
 
 impl Conversation {
-    /// Returns an empty conversation beside this many bytes of system prompt and tools.
+    /// Creates an empty conversation, with this many bytes of system prompt and tools in each request.
     pub fn new(fixed: u64) -> Self {
         let (context_usage, work_record) = (ContextUsage::new(fixed), WorkRecord::default());
         Self { entries: Vec::new(), next_id: EntryId(0), context_usage, work_record }
@@ -70,7 +71,7 @@ impl Conversation {
         &self.context_usage
     }
 
-    /// Returns the size of a call with the whole conversation.
+    /// Returns the size of a model call with the whole conversation.
     pub fn request_size(&self) -> RequestSize {
         let exchanges = self.entries.iter().filter(|entry| is_model_turn(&entry.item)).count();
         RequestSize {
@@ -86,8 +87,8 @@ impl Conversation {
         &self.entries[..self.split_index(keep)]
     }
 
-    /// Returns entries as they are sent beside a system prompt and an instruction of this size, and the size of that request. If
-    /// they don't fit, images are left out, and the longest tool results are shortened.
+    /// Returns entries as they are sent with a system prompt and an instruction of this size, and the size of that
+    /// request. If they don't fit, images are omitted, and the longest tool results are shortened.
     pub(crate) fn fit_to_window<'a>(
         &self,
         entries: &'a [ConversationEntry],
@@ -110,7 +111,7 @@ impl Conversation {
         (Cow::Owned(entries), sent)
     }
 
-    /// Returns the record of what a compaction replaces, and of what earlier ones have replaced.
+    /// Returns the record of the entries that a compaction replaces, and of those that earlier ones have replaced.
     pub(crate) fn describe_work(&self, keep: u32) -> String {
         let mut record = self.work_record.clone();
         for entry in self.entries_to_compact(keep) {
@@ -157,7 +158,7 @@ impl Conversation {
         id
     }
 
-    /// Leaves out the oldest images if there are too many for one request. Those of the newest entry stay.
+    /// Omits the oldest images if there are too many for one request. The newest entry keeps its images.
     fn limit_images(&mut self) {
         let count = |entry: &ConversationEntry| images::count_images(&entry.item);
         let mut total: usize = self.entries.iter().map(count).sum();
@@ -182,7 +183,7 @@ impl Conversation {
         ConversationEntry { id: self.take_id(), item }
     }
 
-    /// Leaves out what only the model understands that was called so far, and entries with nothing else.
+    /// Removes the blocks that are specific to the previous model, and entries with nothing else.
     fn drop_opaque_blocks(&mut self) {
         for entry in std::mem::take(&mut self.entries) {
             let item = match &entry.item {
@@ -227,7 +228,7 @@ impl Conversation {
             self.work_record.set_summary(text);
         }
         self.retain_pinned(older);
-        // Then images are left out, oldest first, but for those of the newest entry.
+        // Then images are omitted, oldest first. The newest entry keeps its images.
         for index in 0..newer.len().saturating_sub(1) {
             if images::count_images(&newer[index].item) == 0 {
                 continue;
@@ -238,7 +239,7 @@ impl Conversation {
             let entry = newer[index].clone();
             newer[index] = self.omit_images(entry);
         }
-        // Then whole turns are replaced, oldest first, until the rest fits beside the summary. The newest one stays.
+        // Then whole turns are replaced, oldest first, until the rest fits with the summary. The newest turn stays.
         let mut turns = newer.iter().filter(|entry| is_model_turn(&entry.item)).count();
         while turns > 1 && !self.fits_with_summary(target_size) {
             let Some(entry) = newer.pop_front() else { break };
@@ -258,13 +259,13 @@ impl Conversation {
         }))
     }
 
-    /// Returns whether what is left has this size together with the summary.
+    /// Returns whether the remaining entries fit into this size together with the summary.
     fn fits_with_summary(&self, target_size: Tokens) -> bool {
         let summary = self.size_with_summary(self.work_record.text());
         self.context_usage.estimate() + summary <= target_size
     }
 
-    /// Keeps the user's messages, and removes everything else from the size.
+    /// Keeps the user's messages, and subtracts everything else from the size.
     fn retain_pinned(&mut self, entries: Vec<ConversationEntry>) {
         for entry in entries {
             if is_pinned(&entry.item) {
@@ -371,7 +372,7 @@ mod tests {
         conversation.apply(ConversationChange::ChangeModel);
         let expected = ConversationItem::Assistant(reply(&[text]));
         assert_eq!(conversation.entries().last().unwrap().item, expected);
-        // What has no such block keeps its id, by which its encoding is found again.
+        // An entry without such a block keeps its id, by which its cached encoding is found.
         conversation.push(exchange("plain", "x"));
         let ids: Vec<_> = conversation.entries().iter().map(|entry| entry.id).collect();
         let call = ReplyPart::Call(ToolCall::new("c".into(), "tool", "{}"));

@@ -1,4 +1,4 @@
-//! Leaving out images of a conversation: they are the first that is left out where space is missing.
+//! Omission of images from a conversation. If space is missing, images are omitted first.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,10 +8,11 @@ use crate::types::{
     ConversationItem, Digest, Image, ImageBudget, ToolExchange, ToolResult, UserMessage,
 };
 
-/// The images of a conversation. Providers take about a hundred in one request.
+/// The maximum number of images in a conversation. Providers accept about a hundred in one request.
 pub(crate) const MAX_IMAGES: usize = 80;
 
-/// The images that stay when there are too many. Fewer, since each time the provider's cache of the conversation is lost.
+/// The number of images that stay when there are too many. It is well below the maximum, because each omission
+/// invalidates the provider's cache of the conversation.
 pub(crate) const KEPT_IMAGES: usize = 40;
 
 /// Returns the number of images of an item.
@@ -49,7 +50,7 @@ pub(crate) fn omit_images(item: &ConversationItem) -> Option<ConversationItem> {
     }
 }
 
-/// Returns the images of an item, and the bytes of their content.
+/// Returns the number of images of an item, and the bytes of their content.
 fn measure_images(item: &ConversationItem) -> (u64, u64) {
     let measure = |images: &[Image]| {
         images
@@ -66,8 +67,8 @@ fn measure_images(item: &ConversationItem) -> (u64, u64) {
     }
 }
 
-/// Returns entries whose images a provider takes in one request: the oldest ones are left out. More of them than needed, in
-/// steps, so that the beginning of some requests in a row is the same.
+/// Returns the entries with the images that a provider accepts in one request: the oldest images are omitted. The
+/// number of omitted images grows in steps, so that successive requests have the same beginning.
 pub(crate) fn fit_to_budget(
     entries: &[ConversationEntry],
     budget: ImageBudget,
@@ -212,7 +213,7 @@ mod tests {
                 .1
                 .bytes
         };
-        // The name is in the call, its arguments and its result, which alone can be shortened.
+        // The name is in the call, its arguments and its result. Only the result can be shortened.
         assert!(fitted(100_000) > 27_000);
         assert!((18_000..20_000).contains(&fitted(6_000)));
     }
@@ -237,7 +238,7 @@ mod tests {
         };
         let ten = conversation(9);
         let counts = |count, bytes| counts_of(&ten, count, bytes);
-        // Ten images of four bytes. Two are left out at a time.
+        // Ten images of four bytes. Two are omitted at a time.
         assert_eq!(counts(8, 100), [0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
         assert_eq!(counts(9, 100), [0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
         assert_eq!(counts(100, 36), [0, 0, 0, 1, 1, 1, 1, 1, 1, 1]);

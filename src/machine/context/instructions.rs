@@ -10,7 +10,7 @@ pub(crate) fn continue_reply() -> ConversationItem {
     ConversationItem::user(MessageOrigin::System, "Continue from where you left off.")
 }
 
-/// Asks the model to continue a run that was over.
+/// Asks the model to continue a run that had ended.
 pub(crate) fn continue_run() -> ConversationItem {
     ConversationItem::user(
         MessageOrigin::System,
@@ -18,7 +18,7 @@ pub(crate) fn continue_run() -> ConversationItem {
     )
 }
 
-/// Says which commands an answer has to wait for.
+/// Lists the commands that an answer has to wait for.
 pub(crate) fn needed_commands_run(commands: &[String]) -> String {
     format!(
         "What was started as needed still runs: {}. Wait for its end with command_output, or stop it with stop_command.",
@@ -46,7 +46,7 @@ pub(crate) fn summarize_and_stop(reason: CloseReason) -> ConversationItem {
     ConversationItem::user(MessageOrigin::System, text)
 }
 
-/// Asks for a summary of the older part of the conversation. `records` is what is known about it.
+/// Asks for a summary of the older part of the conversation. `records` are the recorded facts about it.
 pub(crate) fn summarize_history(records: &str) -> String {
     let mut text = SUMMARY_INSTRUCTION.to_owned();
     if !records.is_empty() {

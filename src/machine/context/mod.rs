@@ -1,4 +1,4 @@
-//! The conversation, its size, and what stands for the parts that were compacted.
+//! The conversation, its size, and the record that replaces its compacted parts.
 
 pub(crate) mod compaction_history;
 pub(crate) mod context_usage;

@@ -4,12 +4,12 @@ use crate::machine::context::conversation::ConversationEntry;
 use crate::machine::context::instructions;
 use crate::types::{ConversationItem, ToolCall, ToolExchange, ToolResult};
 
-/// How many of the newest turns are compared.
+/// The number of newest turns that are compared.
 const LOOKBACK_TURNS: usize = 16;
 
 /// Returns an exchange in which each repeated result begins with a note.
 ///
-/// The result itself is kept, since the earlier one may be far above. Results of changes are left as they are, and so are
+/// The result itself is kept, because the earlier one may be far above. Results of changes stay unchanged, and so do
 /// failures, which the loop detection covers.
 pub(crate) fn annotate_repeated_results(
     entries: &[ConversationEntry],

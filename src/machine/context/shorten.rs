@@ -1,4 +1,4 @@
-//! Shortens tool results, so that a request fits into the context window.
+//! Shortening of tool results, so that a request fits into the context window.
 //!
 //! This only affects the request: the conversation keeps the whole results.
 
@@ -40,7 +40,7 @@ fn tool_results(entry: &ConversationEntry) -> &[ToolResult] {
     }
 }
 
-/// Returns an entry whose results have at most this many bytes, for one request.
+/// Returns an entry whose results are shortened to at most this many bytes, for one request.
 fn shorten_entry(entry: &ConversationEntry, longest: usize) -> ConversationEntry {
     let ConversationItem::Exchange(exchange) = &entry.item else { return entry.clone() };
     if exchange.results().iter().all(|result| result.text.len() <= longest) {
@@ -63,7 +63,7 @@ fn shorten_entry(entry: &ConversationEntry, longest: usize) -> ConversationEntry
     }
 }
 
-/// Returns the beginning and the end of a text, with at most this many bytes.
+/// Returns the beginning and the end of a text, at most this many bytes in total.
 fn cut_middle(text: &Arc<str>, longest: usize) -> Arc<str> {
     if text.len() <= longest {
         return Arc::clone(text);

@@ -1,14 +1,14 @@
-//! The most tokens that a text can have, by the kinds of its characters.
+//! The upper bound of a text's tokens, by the kinds of its characters.
 //!
-//! Prose and code have three to five bytes per token, but columns of digits have one, and random letters less than two. The
-//! weights hold for the tokenizers of five families of models (GPT, Claude, DeepSeek, Qwen, Llama) on seventy kinds of text,
-//! from source code to base64, columns of numbers and rare characters. The tests hold samples with the most tokens that one
-//! of these tokenizers made of them.
+//! Prose and code have three to five bytes per token, but columns of digits have one, and random letters less than two.
+//! The weights hold for the tokenizers of five families of models (GPT, Claude, DeepSeek, Qwen, Llama) on seventy kinds
+//! of text, from source code to base64, columns of numbers and rare characters. The tests contain the samples for which
+//! one of these tokenizers makes the most tokens.
 
 use crate::types::Tokens;
 
-/// The parts of a token that weights are counted in, and the weight of most bytes: digits, signs, lines, and all bytes of
-/// other characters.
+/// The units of weight in a token, and the weight of most bytes: digits, signs, lines, and all bytes of other
+/// characters.
 const TOKEN: u64 = 48;
 /// A small letter after another letter. Random letters without vowels have the most tokens.
 const SMALL_LETTER: u64 = TOKEN * 2 / 3;
@@ -17,13 +17,14 @@ const LETTER_AFTER_SPACE: u64 = 0;
 /// A space after two others.
 const FURTHER_SPACE: u64 = TOKEN / 16;
 
-/// The bytes that are looked at together. Their counts fit into a byte, so that the compiler can take many at a time.
+/// The number of bytes that are processed together. Their counts fit into a byte, so that the compiler can vectorize
+/// the loop.
 const CHUNK: usize = 240;
 
-/// Returns the most tokens that this text can have.
+/// Returns the upper bound of this text's tokens.
 pub(crate) fn most_tokens(text: &str) -> Tokens {
     let bytes = text.as_bytes();
-    // The two bytes before each: the first two have the full weight.
+    // The two bytes before each byte: the first two bytes have the full weight.
     let [before, two_before] = [1, 2].map(|by| &bytes[2.min(bytes.len()).saturating_sub(by)..]);
     let after = &bytes[2.min(bytes.len())..];
     let chunks = after.chunks(CHUNK).zip(before.chunks(CHUNK)).zip(two_before.chunks(CHUNK));
@@ -36,7 +37,8 @@ fn is_alphabetic(byte: u8) -> bool {
     (byte | 0x20).is_ascii_lowercase()
 }
 
-/// Returns how much less than the full weight bytes have, beside those before them.
+/// Returns the difference between the full weight of bytes and their actual weight, which depends on the bytes before
+/// them.
 fn saved_weight(chunk: &[u8], before: &[u8], two_before: &[u8]) -> u64 {
     let (mut small, mut first, mut spaces) = (0_u8, 0_u8, 0_u8);
     for ((byte, before), two_before) in chunk.iter().zip(before).zip(two_before) {
@@ -55,7 +57,7 @@ fn saved_weight(chunk: &[u8], before: &[u8], two_before: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Texts, with the tokens of the tokenizer that made the most of them.
+    /// Texts, with the tokens of the tokenizer that makes the most of them.
     const DENSE: [(u64, &str); 19] = [
         (
             81,
@@ -103,7 +105,7 @@ mod tests {
     #[test]
     fn no_tokenizer_makes_more_tokens_of_dense_text() {
         for (counted, text) in DENSE {
-            // Some add a token at the beginning of a text; the frame of a message has space for it.
+            // Some tokenizers add a token at the beginning of a text; the frame of a message has space for it.
             assert!(most_tokens(text).0 + 1 >= counted, "{:?} of {text}", most_tokens(text));
         }
     }

@@ -1,7 +1,7 @@
-//! The work record: what replaces the parts of a conversation that were compacted.
+//! The work record, which replaces the compacted parts of a conversation.
 //!
 //! One half is the summary that the model wrote. The other half is recorded by the machine and rendered with every
-//! compaction, since summaries omit and confuse facts: the files that changed or were read, and the tools that ran.
+//! compaction, because summaries omit and confuse facts: the files that changed or were read, and the tools that ran.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::{ConversationItem, FileAction, FilePath, ToolExchange};
 
-/// What replaces the parts of a conversation that were compacted.
+/// The record that replaces the compacted parts of a conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct WorkRecord {
     /// The summary that the model wrote.
     summary: Option<Arc<str>>,
-    /// How often each tool ran, and how often it failed.
+    /// The number of runs and of failures of each tool.
     tool_counts: BTreeMap<Arc<str>, (u32, u32)>,
     /// The last change of each file.
     changed_files: BTreeMap<FilePath, FileAction>,
@@ -25,7 +25,7 @@ pub(crate) struct WorkRecord {
     last_answer: Option<Arc<str>>,
 }
 
-/// The first line of a summary, by which the model recognises it.
+/// The first line of a summary, by which the model recognizes it.
 const SUMMARY_HEADING: &str =
     "[SUMMARY] Earlier parts of this conversation were replaced by this summary.";
 

@@ -22,14 +22,14 @@ pub enum CallAttempt {
         id: EffectId,
         /// The attempt, counted from one.
         number: u32,
-        /// When the attempt times out.
+        /// The time at which the attempt times out.
         due: RunTime,
     },
     /// The previous attempt failed, and the next one waits.
     Waiting {
         /// The next attempt, counted from one.
         number: u32,
-        /// When it will be sent.
+        /// The time at which it will be sent.
         until: RunTime,
     },
 }
@@ -71,7 +71,7 @@ impl CallAttempt {
         Self::Waiting { number, until: run.now.after(wait) }
     }
 
-    /// Cancels the attempt, and charges for it, since the provider may have read the request.
+    /// Cancels the attempt, and charges for it, because the provider may have read the request.
     pub(crate) fn abandon(
         self,
         run: &mut RunContext,
@@ -125,7 +125,7 @@ mod tests {
         RunContext::new(RunRules { output, ..RunRules::default() })
     }
 
-    /// Returns what follows from sending an attempt.
+    /// Returns the context and the step after an attempt is sent.
     fn sent(number: u32, max_output: Option<Tokens>) -> (Box<RunContext>, Step) {
         let (mut run, mut out) = (run(), StepBuilder::default());
         CallAttempt::send(&mut run, &mut out, CallPurpose::Agent, number, max_output);
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(notes(None), []);
     }
 
-    /// The provider may have read it.
+    /// The provider may have read the request.
     #[test]
     fn an_attempt_without_a_reply_is_charged() {
         let mut run = run();

@@ -1,4 +1,4 @@
-//! Which model is called instead of one that is out of reach.
+//! The choice of a fallback model when a model is out of reach.
 
 use crate::machine::budget;
 use crate::machine::effect::CallPurpose;
@@ -6,18 +6,18 @@ use crate::machine::event::RequestSize;
 use crate::machine::run_context::RunContext;
 use crate::types::Fault;
 
-/// What follows for a call whose model is out of reach, when its retries are used up.
+/// The decision on a call whose model is out of reach, when its retries are used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FallbackDecision {
-    /// This model is called instead. The budget doesn't cover those between it and the present one.
+    /// Call this model instead. The budget doesn't cover the models between the current one and this one.
     To(u32),
-    /// The budget covers none of the models that are left.
+    /// The budget covers none of the remaining models.
     Unaffordable,
-    /// There is no other model, or none could help.
+    /// There is no other model, or another model can't help.
     GiveUp,
 }
 
-/// Decides which model is called after this fault. The budget is reserved at the price of each.
+/// Decides which model is called after this fault. The budget must cover the call at the price of that model.
 pub(crate) fn decide(run: &RunContext, size: &RequestSize, fault: &Fault) -> FallbackDecision {
     let fallbacks = run.rules.fallbacks();
     if !fault.kind.permits_fallback() || run.model >= fallbacks {

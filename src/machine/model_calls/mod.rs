@@ -1,4 +1,4 @@
-//! Attempts at model calls, and whether a failed one is retried.
+//! Attempts at model calls, and the decisions to retry.
 
 pub(crate) mod attempt;
 pub(crate) mod fallback;

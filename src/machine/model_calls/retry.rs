@@ -1,9 +1,9 @@
-//! Whether a failed call is retried, and after which wait.
+//! The decision whether, and after which wait, a failed call is retried.
 
 use crate::machine::run_context::RunContext;
 use crate::types::{Fault, FaultClass, RunTime, TimeSpan};
 
-/// What follows from a failed attempt.
+/// The decision after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetryDecision {
     /// Another attempt after this wait.
@@ -18,7 +18,7 @@ pub(crate) enum RetryDecision {
 /// overloaded provider.
 const MIN_WAIT: TimeSpan = TimeSpan::from_millis(100);
 
-/// Decides what follows from the failure of attempt `number`, if a retry must begin before `limit`.
+/// Decides the reaction to the failure of attempt `number`. A retry must begin before `limit`.
 pub(crate) fn decide(
     run: &RunContext,
     number: u32,
@@ -46,7 +46,7 @@ pub(crate) fn decide(
     }
 }
 
-/// Returns when a call failed first whose attempt `number` fails now, if that limits its retries.
+/// Returns the time of a call's first failure, if its retries are limited by time. Attempt `number` fails now.
 pub(crate) fn failing_since(run: &RunContext, number: u32) -> Option<RunTime> {
     run.rules.backoff.retry_for?;
     if number == 1 { Some(run.now) } else { run.failing_since.or(Some(run.now)) }
@@ -63,7 +63,7 @@ fn backoff_wait(run: &RunContext, number: u32) -> TimeSpan {
     TimeSpan(part as u64).max(MIN_WAIT.min(TimeSpan(longest)))
 }
 
-/// The finaliser of `SplitMix64`, which spreads the bits of a counter over the whole word.
+/// The finalizer of `SplitMix64`, which spreads the bits of a counter over the whole word.
 fn splitmix(counter: u64) -> u64 {
     let mut z = counter.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -147,7 +147,7 @@ mod tests {
         let after = |span| since.after(span);
         assert!(matches!(decide(40, after(minutes(9))), RetryDecision::After(_)));
         assert_eq!(decide(2, after(TimeSpan::from_secs(570))), RetryDecision::GiveUp);
-        // The first failure of a later call begins a time of its own.
+        // The first failure of a later call begins a new time.
         assert!(matches!(decide(1, after(minutes(60))), RetryDecision::After(_)));
     }
 

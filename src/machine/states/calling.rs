@@ -33,7 +33,7 @@ pub struct Calling {
     pub run: Box<RunContext>,
     /// The size of the call.
     pub size: RequestSize,
-    /// When the time of the call ends, its retries included.
+    /// The time at which the call, with its retries, times out.
     pub step_deadline: Option<RunTime>,
     /// The progress of the call.
     pub stage: CallingStage,
@@ -51,7 +51,7 @@ pub enum CallingStage {
         id: EffectId,
         /// The answer, with the parts before it.
         answer: Arc<str>,
-        /// When the check times out.
+        /// The time at which the check times out.
         due: RunTime,
     },
 }
@@ -66,22 +66,22 @@ impl CallingStage {
     }
 }
 
-/// What a reply amounts to.
+/// The classification of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyKind {
     /// Tool calls.
     ToolCalls,
     /// The final answer.
     FinalAnswer,
-    /// A part of an answer; the rest will be requested.
+    /// A part of an answer. The rest will be requested.
     PartialAnswer,
     /// A part of an answer that was cut off too often, or for an unknown reason.
     Truncated,
-    /// An empty reply; it will be requested again.
+    /// An empty reply. It will be requested again.
     EmptyRetryable,
     /// An empty reply, too often.
     Empty,
-    /// A turn that the provider paused; it will be sent back.
+    /// A turn that the provider paused. It will be sent back.
     Paused,
     /// A refusal.
     Refused,
@@ -115,7 +115,7 @@ pub(crate) fn classify_reply(run: &RunContext, reply: &Reply) -> ReplyKind {
         (ReplyFinish::Other(_), true) if run.rules.unknown_finish == UnknownFinishPolicy::Keep => {
             ReplyKind::Truncated
         }
-        // A reply that ends for tool calls and has none is as unexpected as one with an unknown reason.
+        // A reply that ends for tool calls and has none is as unexpected as a reply with an unknown reason.
         (ReplyFinish::ToolCalls | ReplyFinish::Other(_), _) => ReplyKind::Unrecognized,
     }
 }
@@ -125,12 +125,12 @@ pub(crate) fn can_shrink(run: &RunContext, size: &RequestSize) -> bool {
     run.compactions.is_allowed(&run.rules) && size.exchanges > 0
 }
 
-/// Returns whether an answer must be checked: there are checks, or a command runs that it has to wait for.
+/// Returns whether an answer must be checked: there are checks, or it has to wait for a running command.
 pub(crate) fn must_check_answer(run: &RunContext) -> bool {
     run.rules.has_checks || run.needs_commands()
 }
 
-/// Returns the result of a check as it counts: what would be the end is sent back while a command runs that is needed.
+/// Returns the effective result of a check: an answer that would end the run is sent back while a needed command runs.
 fn wait_for_commands(run: &RunContext, check: CheckResult) -> CheckResult {
     let is_end = match &check {
         CheckResult::Passed => true,
@@ -218,12 +218,12 @@ impl Calling {
         StateDeadlines([Some(own), step, run])
     }
 
-    /// Returns when the next attempt must have begun.
+    /// Returns the time by which the next attempt must have begun.
     pub(crate) fn retry_deadline(&self) -> Option<RunTime> {
         [self.run.closing_time(), self.step_deadline].into_iter().flatten().min()
     }
 
-    /// Sends the next attempt, unless the budget doesn't cover it any more.
+    /// Sends the next attempt if the budget still covers it.
     pub(crate) fn send_retry(self) -> Step {
         let Self { mut run, size, step_deadline, stage } = self;
         let mut out = StepBuilder::default();
@@ -269,8 +269,8 @@ impl Calling {
         }
     }
 
-    /// Calls another model if that may help and the budget covers it. Its call is prepared as any other, since it has another
-    /// price and another context window.
+    /// Calls another model if that may help and the budget covers it. The call is prepared like any other, because the
+    /// other model has another price and context window.
     fn give_up(self, mut out: StepBuilder, fault: Fault) -> Step {
         let Self { mut run, size, .. } = self;
         let decision = fallback::decide(&run, &size, &fault);
@@ -292,7 +292,7 @@ impl Calling {
                 });
                 out.add_change(ConversationChange::ChangeModel);
                 run.change_model(model);
-                // Its context window may be a smaller one.
+                // The context window of the other model may be smaller.
                 run.compactions.confirm();
                 return Preparing::enter(run, out);
             }
@@ -305,7 +305,7 @@ impl Calling {
         Done::fail(run, out, StopReason::from(fault.kind), message)
     }
 
-    /// Compacts the context to half its size if possible, since the window is evidently smaller than configured.
+    /// Compacts the context to half its size if possible, because the window is evidently smaller than configured.
     fn on_overflow(self, out: StepBuilder) -> Step {
         if can_shrink(&self.run, &self.size) {
             let target_size = self.size.estimate.percent(50);
@@ -319,7 +319,7 @@ impl Calling {
         let mut out = StepBuilder::default();
         self.run.charge_usage(&reply.usage, CallPurpose::Agent, &mut out);
         let kind = classify_reply(&self.run, &reply);
-        // Every other reply shows that the context was accepted.
+        // All other replies show that the context was accepted.
         if !matches!(kind, ReplyKind::Unrecognized | ReplyKind::ContextOverflow) {
             self.run.compactions.confirm();
         }
@@ -328,7 +328,8 @@ impl Calling {
             ReplyKind::Unrecognized => self.on_failure(out, unrecognized_fault(&reply)),
             ReplyKind::ContextOverflow => self.on_overflow(out),
             ReplyKind::ToolCalls => {
-                // A step keeps the streaks of cut-off and of invalid calls, and the count of follow-ups; the others begin again.
+                // A step keeps the streaks of cut-off and invalid calls, and the count of follow-ups; it resets the
+                // others.
                 let truncated = if has_truncated_call(&reply) { streaks.truncated + 1 } else { 0 };
                 let Streaks { invalid, follow_ups, .. } = *streaks;
                 *streaks = Streaks { truncated, invalid, follow_ups, ..Streaks::default() };
@@ -433,7 +434,7 @@ fn end_without_answer(
 ) -> Step {
     let text = join_text(run.partial_answer.take(), reply.text());
     if reply.has_text() {
-        // Its tool calls will not be answered.
+        // The tool calls of the reply will not be answered.
         let parts = reply.parts.iter().filter(|part| !matches!(part, ReplyPart::Call(_)));
         let reply = Reply { parts: parts.cloned().collect(), ..reply.clone() };
         out.append(ConversationItem::Assistant(reply));

@@ -28,7 +28,7 @@ pub struct Closing {
     pub run: Box<RunContext>,
     /// The limit that was reached.
     pub reason: CloseReason,
-    /// When the run ends, with or without a final summary.
+    /// The time at which the run ends, with or without a final summary.
     pub due: RunTime,
     /// The progress of closing.
     pub stage: ClosingStage,
@@ -76,7 +76,7 @@ pub(crate) fn reserve_summary(
     budget::reserve(run, size, CallPurpose::Closing).map_err(|Unaffordable| NoFinalSummary::Budget)
 }
 
-/// Returns the size of a closing call with the size that it would have with shortened results.
+/// Returns the size of a closing call, including the estimate with shortened results.
 pub(crate) fn with_shortened_size(
     run: &RunContext,
     conversation: &Conversation,
@@ -133,7 +133,7 @@ impl Closing {
         out.finish(State::Closing(Self { run, reason, due, stage: ClosingStage::Preparing { id } }))
     }
 
-    /// Returns when closing must be over: it is a model call like others, within the remaining time.
+    /// Returns the time by which closing must be over. It is a model call like others, within the remaining time.
     fn due(run: &RunContext) -> RunTime {
         let limit = run.rules.limits.step_timeout.unwrap_or(run.rules.timeouts.attempt);
         let due = run.now.after(limit);
@@ -167,7 +167,7 @@ impl Closing {
         if is_too_full(&run, &size) {
             out.add_change(trim_context(&run, &size));
         }
-        // A lost call is charged for what was sent.
+        // A lost call is charged for the request that was sent.
         let sent = Some(size.shortened_estimate).filter(|size| !size.is_zero());
         let size = RequestSize { estimate: sent.unwrap_or(size.estimate), ..size };
         run.model_calls += 1;
@@ -255,7 +255,7 @@ mod tests {
         else {
             panic!("not sent")
         };
-        // The charge is for what was sent.
+        // The charge is for the request that was sent.
         assert_eq!(size.estimate, Tokens(100));
     }
 
@@ -320,7 +320,7 @@ mod tests {
         let call = || ReplyPart::Call(ToolCall::new("1".into(), "tool", "{}"));
         for (parts, output, kept) in [
             (vec![text()], Some("so much"), 1),
-            // Its text counts, but its call will not be answered.
+            // The text counts, but the call will not be answered.
             (vec![text(), call()], Some("so much"), 0),
             (vec![ReplyPart::Text(" ".into())], None, 0),
         ] {

@@ -89,7 +89,7 @@ impl Compacting {
         Self::send_attempt(run, StepBuilder::default(), size, target_size, attempt.number())
     }
 
-    /// A reply that isn't a summary counts as a failure.
+    /// Uses a reply as the summary. A reply that isn't a summary counts as a failure.
     pub(crate) fn on_reply(self, reply: &Reply) -> Step {
         let Self { mut run, size, target_size, .. } = self;
         let mut out = StepBuilder::default();
@@ -129,7 +129,7 @@ pub(crate) fn is_summary(reply: &Reply) -> bool {
     reply.finish == ReplyFinish::Stop && reply.has_text() && !reply.has_calls()
 }
 
-/// Returns how many exchanges stay. At least one is replaced, even if an overflow leaves no choice.
+/// Returns the number of exchanges that stay. At least one is replaced, even if an overflow leaves no choice.
 fn kept_exchanges(run: &RunContext, size: &RequestSize) -> u32 {
     run.rules.context.keep_recent.min(size.exchanges.saturating_sub(1))
 }

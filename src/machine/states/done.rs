@@ -31,7 +31,7 @@ pub struct RunOutcome {
 }
 
 impl Done {
-    /// Ends with the model's last text.
+    /// Ends the run with the model's last text.
     pub(crate) fn end_with_output(
         run: Box<RunContext>,
         out: StepBuilder,
@@ -41,12 +41,12 @@ impl Done {
         Self::enter(run, out, RunOutcome { reason, output, error: None })
     }
 
-    /// Ends without a text.
+    /// Ends the run without a text.
     pub(crate) fn end(run: Box<RunContext>, out: StepBuilder, reason: StopReason) -> Step {
         Self::enter(run, out, RunOutcome { reason, output: None, error: None })
     }
 
-    /// Ends with an error.
+    /// Ends the run with an error.
     pub(crate) fn fail(
         run: Box<RunContext>,
         out: StepBuilder,
@@ -56,7 +56,7 @@ impl Done {
         Self::enter(run, out, RunOutcome { reason, output: None, error: Some(error) })
     }
 
-    /// What runs in the background ends with the run.
+    /// Ends the run, and cancels its background commands.
     fn enter(mut run: Box<RunContext>, mut out: StepBuilder, outcome: RunOutcome) -> Step {
         std::mem::take(&mut run.commands).iter().for_each(|command| out.cancel(command.id));
         out.add_effect(Effect::End);

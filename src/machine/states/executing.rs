@@ -29,7 +29,7 @@ pub struct Executing {
     pub run: Box<RunContext>,
     /// The reply with the calls.
     pub reply: Reply,
-    /// Its calls, in call order.
+    /// The calls of the reply, in call order.
     pub calls: Vec<TrackedCall>,
 }
 
@@ -38,7 +38,7 @@ pub struct Executing {
 pub struct TrackedCall {
     /// The call.
     pub call: ToolCall,
-    /// What it touches.
+    /// The files that the call touches.
     pub access: CallAccess,
     /// The progress of the call.
     pub state: CallState,
@@ -48,26 +48,26 @@ pub struct TrackedCall {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
-    /// It waits for its turn.
+    /// The call waits for its turn.
     Queued,
-    /// It is being authorized.
+    /// The call is being authorized.
     Authorizing {
         /// The pending authorization.
         id: EffectId,
-        /// When the authorization times out.
+        /// The time at which the authorization times out.
         due: RunTime,
     },
-    /// It is running.
+    /// The call is running.
     Running {
         /// The pending execution.
         id: EffectId,
-        /// When the execution times out.
+        /// The time at which the execution times out.
         due: RunTime,
-        /// The rest of its budget share, if it makes model calls of its own.
+        /// The rest of the call's budget share, if it makes model calls of its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<BudgetShare>,
     },
-    /// It has a result.
+    /// The call has a result.
     Completed(ToolResult),
 }
 
@@ -106,7 +106,7 @@ impl CallState {
 }
 
 impl TrackedCall {
-    /// Returns what the call touches and its progress.
+    /// Returns the access and the progress of the call.
     fn for_scheduling(&self) -> (&CallAccess, SchedulingState) {
         let state = match self.state {
             CallState::Queued => SchedulingState::Queued,
@@ -120,12 +120,12 @@ impl TrackedCall {
         self.state = CallState::Completed(ToolResult::new(self.call.id.clone(), status, text));
     }
 
-    /// Completes the call with a result, which belongs to it whatever id the tool has set.
+    /// Completes the call with a result. The result gets the id of the call, even if the tool has set another one.
     fn accept(&mut self, result: ToolResult) {
         self.state = CallState::Completed(ToolResult { call: self.call.id.clone(), ..result });
     }
 
-    /// Completes a call that isn't awaited any more, by its progress.
+    /// Completes a call whose result is no longer awaited, according to its progress.
     fn complete_unfinished(&mut self, out: &mut StepBuilder) {
         if let Some(id) = self.state.pending_effect() {
             out.cancel(id);
@@ -141,7 +141,7 @@ impl TrackedCall {
     }
 }
 
-/// Returns the calls of a reply before execution. Calls that can't run have a result already.
+/// Returns the calls of a reply before execution. Calls that can't run already have a result.
 pub(crate) fn track_calls(
     rules: &RunRules,
     reply: &Reply,
@@ -172,7 +172,8 @@ pub(crate) fn is_last_pending(state: &Executing, id: EffectId) -> bool {
     state.calls.iter().filter(open).all(|call| call.state.pending_effect() == Some(id))
 }
 
-/// Returns whether there are too many replies in a row with only invalid calls, if these statuses are the last.
+/// Returns whether there are too many consecutive replies with only invalid calls, if the newest reply has these
+/// statuses.
 pub(crate) fn too_many_invalid(
     run: &RunContext,
     statuses: impl Iterator<Item = ToolStatus>,
@@ -269,7 +270,7 @@ impl Executing {
         Some(BudgetShare::new(&self.run, others))
     }
 
-    /// Subtracts usage from the budget share of a call, and adds it to that of the run.
+    /// Subtracts usage from the budget share of a call, and adds it to the usage of the run.
     pub(crate) fn on_usage(mut self, id: EffectId, used: BudgetUsage) -> Step {
         let mut out = StepBuilder::default();
         for call in &mut self.calls {
@@ -336,7 +337,7 @@ impl Executing {
         }
     }
 
-    /// Completes every call without a result, and cancels those that run.
+    /// Completes every call that has no result, and cancels the running ones.
     pub(crate) fn cancel(mut self) -> (Box<RunContext>, StepBuilder) {
         let mut out = StepBuilder::default();
         self.calls.iter_mut().for_each(|call| call.complete_unfinished(&mut out));

@@ -1,4 +1,4 @@
-//! The six states: what each holds, how it is entered, and what each of its events leads to.
+//! The six states: their contents, how they are entered, and their transitions.
 
 pub(crate) mod calling;
 pub(crate) mod closing;

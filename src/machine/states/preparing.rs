@@ -25,11 +25,11 @@ pub struct Preparing {
     pub run: Box<RunContext>,
     /// The pending preparation.
     pub id: EffectId,
-    /// When it times out.
+    /// The time at which the preparation times out.
     pub due: RunTime,
 }
 
-/// What comes after the preparation of a call.
+/// The action after the preparation of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextCallPlan {
     /// A limit was reached.
@@ -42,7 +42,8 @@ pub(crate) enum NextCallPlan {
     Proceed(Option<Tokens>),
 }
 
-/// Returns the output limit of the call, unless steps or budget are used up. These limits come before time.
+/// Returns the output limit of the call, or the limit that is used up: steps or budget. These limits take precedence
+/// over time.
 fn check_limits(run: &RunContext, size: &RequestSize) -> Result<Option<Tokens>, CloseReason> {
     if !run.has_steps_left() {
         return Err(CloseReason::MaxSteps);
@@ -51,7 +52,7 @@ fn check_limits(run: &RunContext, size: &RequestSize) -> Result<Option<Tokens>, 
         .map_err(|Unaffordable| CloseReason::BudgetExceeded)
 }
 
-/// Decides what comes after the preparation of a call.
+/// Decides the action after the preparation of a call.
 pub(crate) fn plan_next_call(run: &RunContext, size: &RequestSize) -> NextCallPlan {
     let rules = &run.rules;
     let max_output = match check_limits(run, size) {
@@ -244,7 +245,7 @@ mod tests {
         assert_eq!(planned(&run, 1, 1), NextCallPlan::Proceed(None));
     }
 
-    /// The first of steps, budget and time that is used up is the reason.
+    /// The first of steps, budget and time that is used up is the stop reason.
     #[test]
     fn zero_limits_close_a_run_in_their_order() {
         let closed = |max_steps, max_tokens, timeout| {
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(closed(9, Some(Tokens(9_000)), no_time), CloseReason::Timeout);
     }
 
-    /// No time for a model call is a time limit like the others: after steps and budget, and before any request.
+    /// A model call without time reaches a time limit like the others: after steps and budget, and before any request.
     #[test]
     fn a_step_timeout_of_zero_closes_a_run_before_any_request() {
         let closed = |max_steps, max_tokens| {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::{Digest, ToolCall, ToolResult};
 
-/// The newest turns and how often they repeat.
+/// The newest turns and their repetitions.
 ///
 /// Turns are compared by their calls (name and canonical arguments) and results. Two patterns are detected: the same turn in
 /// a row (A A A), and two alternating turns (A B A B).
@@ -37,7 +37,7 @@ impl TurnRepetition {
         self.newest = Some(turn);
     }
 
-    /// Returns how often the newest pattern was repeated.
+    /// Returns the number of times that the newest pattern has occurred in a row.
     pub fn count(&self) -> u32 {
         (self.single + 1).max(self.double / 2 + 1)
     }

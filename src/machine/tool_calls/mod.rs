@@ -1,4 +1,4 @@
-//! The order of tool calls, the detection of loops, and what calls leave running.
+//! The order of tool calls, the detection of loops, and the commands that calls leave running.
 
 pub(crate) mod loop_detection;
 pub(crate) mod scheduling;

@@ -5,18 +5,18 @@
 
 use crate::types::CallAccess;
 
-/// The progress of a call, as far as it affects the order of others.
+/// The progress of a call, for the order of other calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SchedulingState {
-    /// It waits.
+    /// The call waits.
     Queued,
-    /// It is being authorized, or runs.
+    /// The call is being authorized, or runs.
     Started,
-    /// It is complete.
+    /// The call is complete.
     Completed,
 }
 
-/// Returns the first call that may start now. `view` returns what a call touches, and its progress.
+/// Returns the first call that may start now. `view` returns the access and the progress of a call.
 pub(crate) fn next_startable<C>(
     calls: &[C],
     view: impl Fn(&C) -> (&CallAccess, SchedulingState),

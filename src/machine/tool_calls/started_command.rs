@@ -9,8 +9,8 @@ use crate::machine::event::CallIntent;
 use crate::machine::run_context::RunContext;
 use crate::types::{CallId, EffectId, first_line};
 
-/// A command that a call has started in the background. It is an effect of its own, which is pending until the command ends
-/// or the run does.
+/// A command that a call has started in the background. It is a separate effect, which is pending until the end of the
+/// command or the run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StartedCommand {
     /// The effect.
@@ -19,7 +19,7 @@ pub struct StartedCommand {
     pub call: CallId,
     /// The command line.
     pub command: Arc<str>,
-    /// Whether an answer has to wait for its end.
+    /// Whether an answer has to wait for the end of the command.
     pub is_needed: bool,
 }
 
@@ -89,7 +89,7 @@ mod tests {
         handle(machine, Event::Replied { id, reply, access }).0
     }
 
-    /// Returns a machine whose call has started a command, and the effects that began it.
+    /// Returns a machine whose call has started a command, and the effects of that step.
     fn started(needed: Option<bool>) -> (Machine, Vec<Effect>) {
         let task = ConversationItem::user(MessageOrigin::Task, "task");
         let (machine, _) = Machine::start(RunRules::default(), Conversation::new(0), task);
@@ -118,7 +118,7 @@ mod tests {
         message.collect()
     }
 
-    /// Answers, and returns the machine after this result of the check.
+    /// Answers, and returns the machine after the check of the answer has this result.
     fn check(machine: Machine, result: CheckResult) -> Machine {
         let machine = answer(machine);
         assert_eq!(machine.state.kind(), StateKind::CallingChecking);
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(machine.state.run().commands, []);
     }
 
-    /// The answer whose check was interrupted is not good without it.
+    /// The answer of an interrupted check is not good without the command.
     #[test]
     fn a_resumed_run_has_no_commands() {
         let (running, _) = started(Some(true));

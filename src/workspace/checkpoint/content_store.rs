@@ -1,10 +1,10 @@
-//! Contents by their SHA-256 digests, in a few files beside a session.
+//! The store of contents by their SHA-256 digests, in a few files beside a session.
 //!
-//! A file of contents is only appended to. A batch is the contents of one checkpoint, an index of them, and a footer; it
-//! counts once a record in the journal contains its end. What a killed process has left behind the last such end is
-//! skipped by the next batch, and never overwritten: another session may have shared it. One file and one sync for a
-//! checkpoint cost less than a file for each content. Sessions of one workspace share files of contents by hard links, so
-//! that removing a session removes only what no other one needs.
+//! A content file is only appended to. A batch is the contents of one checkpoint, an index of them, and a footer. It
+//! counts once a record in the journal contains its end. Bytes after the last such end, which a killed process has
+//! left, are skipped by the next batch and never overwritten, because another session may have shared them. One file
+//! and one sync for each checkpoint cost less than a file for each content. Sessions of one workspace share content
+//! files by hard links, so that removing a session removes only files that no other session needs.
 
 #![allow(clippy::cast_possible_truncation)] // of lengths that are short, or checked
 
@@ -39,7 +39,7 @@ pub struct ContentStore {
     files: Vec<ContentFile>,
     index: HashMap<ContentHash, ContentLocation>,
     batch: Mutex<Batch>,
-    /// The folders that were read last, the newest first.
+    /// The folders that were read last, newest first.
     pub(super) recent_folders: Mutex<Vec<RecentFolder>>,
     /// Whether the folder has names that are not durable yet.
     has_new_names: bool,
@@ -48,7 +48,7 @@ pub struct ContentStore {
 /// A recorded folder, with its entries.
 pub(super) type RecentFolder = (ContentHash, Arc<[RecordedEntry]>);
 
-/// A file of contents.
+/// A content file.
 #[derive(Debug)]
 struct ContentFile {
     name: Arc<str>,
@@ -64,30 +64,30 @@ struct ContentLocation {
     length: u64,
 }
 
-/// Contents that no record contains yet.
+/// The contents that no record contains yet.
 #[derive(Debug, Default)]
 struct Batch {
     file: Option<File>,
-    /// The end of the batch before.
+    /// The end of the previous batch.
     previous: u64,
     start: u64,
-    /// The bytes in the file.
+    /// The number of bytes in the file.
     written: u64,
-    /// The bytes after them.
+    /// The bytes that follow those in the file.
     buffer: Vec<u8>,
     entries: Vec<(ContentHash, u64, u64)>,
     offsets: HashMap<ContentHash, (u64, u64)>,
 }
 
-/// The end of a batch: a mark, the end of the batch before, and the number of its contents.
+/// The footer of a batch: a mark, the end of the previous batch, and the number of its contents.
 const MARK: [u8; 8] = *b"archchk1";
 const FOOTER_BYTES: u64 = 24;
 const ENTRY_BYTES: u64 = 48;
 
-/// Bytes that are collected before they are written.
+/// The number of bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Contents beyond this are damage.
+/// The maximum length of a content, in bytes. A longer one is damage.
 const MAX_CONTENT_BYTES: u64 = 1 << 40;
 
 impl ContentHash {
@@ -133,11 +133,11 @@ fn number(bytes: &[u8]) -> u64 {
 impl ContentStore {
     /// Opens the store in this folder, which is created with the first content.
     ///
-    /// `lengths` are the files of contents that the newest record names. What follows in them doesn't count.
+    /// `lengths` are the content files in the newest record, with their lengths. Bytes after these lengths don't count.
     ///
     /// # Errors
     ///
-    /// Fails if a file is missing, shorter, or damaged.
+    /// Fails if a file is missing, too short, or damaged.
     pub fn open(
         folder: PathBuf,
         own: &str,
@@ -162,7 +162,7 @@ impl ContentStore {
         Ok(store)
     }
 
-    /// Returns the path of a file of contents. Its name must not lead anywhere else.
+    /// Returns the path of a content file. Its name must not lead out of the folder.
     fn path(&self, name: &str) -> Result<PathBuf, CheckpointError> {
         let is_name =
             !name.is_empty() && name.bytes().all(|b| b == b'-' || b.is_ascii_alphanumeric());
@@ -172,7 +172,7 @@ impl ContentStore {
         }
     }
 
-    /// Opens a file of contents, and reads its index from the end: batch by batch.
+    /// Opens a content file, and reads its index from the end, batch by batch.
     fn add_file(&mut self, name: &Arc<str>, length: u64) -> Result<(), CheckpointError> {
         let path = self.path(name)?;
         let mut options = OpenOptions::new();
@@ -208,7 +208,7 @@ impl ContentStore {
         Ok(())
     }
 
-    /// Shares a file of contents of another session, up to a length that its journal contains.
+    /// Shares a content file of another session, up to a length that its journal contains.
     ///
     /// # Errors
     ///
@@ -244,12 +244,12 @@ impl ContentStore {
         self.index.contains_key(hash) || self.batch().offsets.contains_key(hash)
     }
 
-    /// Returns the length of a content that is committed.
+    /// Returns the length of a committed content.
     pub(super) fn length_of(&self, hash: &ContentHash) -> Option<u64> {
         self.index.get(hash).map(|location| location.length)
     }
 
-    /// Returns how much of each file of contents these contents take, in bytes.
+    /// Returns the number of bytes that these contents take in each content file.
     pub(super) fn use_of_files(
         &self,
         used: impl Iterator<Item = ContentHash>,
@@ -262,14 +262,14 @@ impl ContentStore {
         files.map(|(file, used)| (Arc::clone(&file.name), used, file.length)).collect()
     }
 
-    /// Returns the bytes that all contents take.
+    /// Returns the total bytes of all contents.
     pub fn total_bytes(&self) -> u64 {
         let batch = self.batch();
         let stored: u64 = self.files.iter().map(|file| file.length).sum();
         stored + batch.written.saturating_sub(batch.start) + batch.buffer.len() as u64
     }
 
-    /// Returns the bytes that are free for contents; `u64::MAX` if that is unknown.
+    /// Returns the free bytes for contents; `u64::MAX` if unknown.
     pub(super) fn free_bytes(&self) -> u64 {
         let found = self.folder.ancestors().find_map(|folder| statvfs(folder).ok());
         found.map_or(u64::MAX, |found| found.f_bavail.saturating_mul(found.f_frsize))
@@ -301,7 +301,7 @@ impl ContentStore {
         Ok(content)
     }
 
-    /// Returns a content of the batch that is being written.
+    /// Returns a content of the current batch.
     fn read_pending(&self, hash: &ContentHash) -> Result<Vec<u8>, CheckpointError> {
         let missing = || CheckpointError::damaged(format!("the content {hash} is missing"));
         let batch = self.batch();
@@ -318,11 +318,11 @@ impl ContentStore {
         Ok(content)
     }
 
-    /// Stores a content; it counts once it is committed.
+    /// Stores a content, which counts once it is committed.
     ///
     /// # Errors
     ///
-    /// Fails on an I/O error. Nothing of the batch counts then.
+    /// Fails on an I/O error. The batch then doesn't count.
     pub fn put(&self, hash: ContentHash, content: &[u8]) -> Result<(), CheckpointError> {
         if self.index.contains_key(&hash) {
             return Ok(());
@@ -362,11 +362,11 @@ impl ContentStore {
         Ok(())
     }
 
-    /// Makes the contents durable that were put since the last commit, and returns the lengths of all files of contents.
+    /// Makes the contents since the last commit durable, and returns the lengths of all content files.
     ///
     /// # Errors
     ///
-    /// Fails on an I/O error. None of them counts then, and they can be abandoned.
+    /// Fails on an I/O error. None of these contents counts then, and they can be abandoned.
     pub fn commit(&mut self) -> Result<BTreeMap<Arc<str>, u64>, CheckpointError> {
         let mut batch = std::mem::take(&mut *self.batch());
         if !batch.entries.is_empty() {
@@ -408,14 +408,14 @@ impl ContentStore {
         Ok(())
     }
 
-    /// Removes the contents that were put since the last commit.
+    /// Removes the contents since the last commit.
     pub fn abandon(&self) {
         let Batch { file, start, .. } = std::mem::take(&mut *self.batch());
-        // Nothing has shared them yet. What stays is skipped.
+        // No other session has shared these contents yet. If they stay, they are skipped.
         let _ = file.map(|file| file.set_len(start));
     }
 
-    /// Removes the file that this store appends to, for one that no record names.
+    /// Removes the file that this store appends to, if no record refers to it.
     pub fn remove_own(&self) {
         self.abandon();
         let _ = self.path(&self.own).map(fs::remove_file);

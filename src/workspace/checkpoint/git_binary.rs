@@ -1,10 +1,11 @@
-//! Binary contents in patches, as git writes them: a digest for git to check, and the bytes in base 85.
+//! Binary contents in git patches: a digest that git checks, and the bytes in base 85.
 
 #![allow(clippy::cast_possible_truncation, clippy::many_single_char_names)] // of lengths that are short, or checked
 
 use std::fmt::Write as _;
 
-/// Returns the name that git gives a content, in hexadecimal. Not a measure against attackers: git's patches ask for it.
+/// Returns git's name of a content, in hexadecimal. It is required in git's patches, and not a protection against
+/// attackers.
 pub(super) fn git_blob_id(content: &[u8]) -> String {
     let header = format!("blob {}\0", content.len());
     let hash = sha1(&[header.as_bytes(), content].concat());
@@ -62,7 +63,7 @@ pub(super) fn write_literal(content: &[u8], out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Returns a content in the format of zlib, without compressing it.
+/// Returns a content in the zlib format, without compression.
 fn zlib_stored(content: &[u8]) -> Vec<u8> {
     let mut out = vec![0x78, 0x01];
     let blocks = content.chunks(0xffff);
@@ -104,7 +105,7 @@ fn base85(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a path as git does: quoted if it has unusual characters.
+/// Returns a path as git writes it: quoted if it has unusual characters.
 pub(super) fn quote(path: &[u8]) -> String {
     let is_usual = |byte: &u8| (b' '..0x7f).contains(byte) && !b"\"\\".contains(byte);
     if path.iter().all(is_usual) {

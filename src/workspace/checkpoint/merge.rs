@@ -1,4 +1,4 @@
-//! Plans a restore: what of an earlier state can be put in the place of the present one.
+//! Planning of a restore: the parts of an earlier state that can replace the current one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use super::content_store::{ContentHash, ContentStore};
 use super::error::CheckpointError;
 use super::tree::{PathChange, PathState, SkipReason, SkippedEntry, TreeEdits};
 
-/// What happened between a recorded state and the next one, or the present one.
+/// The interval between a recorded state and the next one, or the current one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeInterval {
-    /// The state before.
+    /// The state at the beginning.
     pub from: ContentHash,
-    /// The state after.
+    /// The state at the end.
     pub to: ContentHash,
     /// The author of the changes.
     pub author: ChangeAuthor,
@@ -21,11 +21,11 @@ pub struct ChangeInterval {
 /// The author of changes of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeAuthor {
-    /// The session: what has changed, it may have changed.
+    /// The session: it may have made every change.
     Session,
-    /// Tools of the session have made these changes, in this order. All others are those of someone else.
+    /// Tools of the session, which have made these changes in this order. All other changes were made by others.
     Tools(Vec<ToolEdit>),
-    /// Someone else: the user, another session.
+    /// Others: the user, another session.
     Others,
 }
 
@@ -34,41 +34,41 @@ pub enum ChangeAuthor {
 pub struct ToolEdit {
     /// The file, relative to the workspace.
     pub path: PathBuf,
-    /// Its content before; `None` if there was no file.
+    /// The content before; `None` if there was no file.
     pub before: Option<ContentHash>,
-    /// Its content after.
+    /// The content after; `None` if the file was deleted.
     pub after: Option<ContentHash>,
-    /// Whether it was made. One that was interrupted may have been.
+    /// Whether the change was certainly made. An interrupted change may have been made.
     pub is_made: bool,
 }
 
-/// What has changed at a path in an interval.
+/// The change of a path in an interval, with the session's part of it.
 pub struct AuthoredChange {
     /// The whole change.
     pub change: PathChange,
-    /// What of it the session has made: the state before and after that.
+    /// The session's part of the change: the states before and after it.
     own: Option<[Option<PathState>; 2]>,
 }
 
-/// What a restore does with files that others have changed too.
+/// The treatment of files that others have changed, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForeignChanges {
-    /// They are conflicts.
+    /// Such files are conflicts.
     Refuse,
-    /// They are replaced, after a copy of each was kept.
+    /// Such files are replaced, after a copy of each is made.
     KeepCopies,
 }
 
 /// A planned restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestorePlan {
-    /// The present state.
+    /// The current state.
     pub now: ContentHash,
     /// The state after the restore.
     pub result: ContentHash,
-    /// What changes.
+    /// The changes from the current state to the result.
     pub changes: Vec<PathChange>,
-    /// Files that others have changed since, and that the restore would change.
+    /// Files that others have changed since and that the restore would change.
     pub conflicts: Vec<PathBuf>,
     /// Paths that stay as they are.
     pub unrestorable: Vec<UnrestorablePath>,
@@ -76,16 +76,17 @@ pub struct RestorePlan {
     pub copies: Vec<PathBuf>,
 }
 
-/// A path that stays as it is, though the session has changed it.
+/// A path that stays as it is although the session has changed it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnrestorablePath {
     /// The path.
     pub path: PathBuf,
     /// The reason.
     pub reason: String,
-    /// Whether that follows from what is never recorded, or from what others have made, so that nothing is missing.
+    /// Whether this is because such paths are never recorded, or because of changes by others, so that nothing is
+    /// missing.
     pub is_expected: bool,
-    /// Whether it is a folder that stays because of what is in it.
+    /// Whether it is a folder that stays because of its content.
     pub is_in_use: bool,
 }
 
@@ -97,12 +98,12 @@ enum PathPlan {
     Unrestorable { reason: String, is_expected: bool },
 }
 
-/// A path, while changes are taken back from the newest to the oldest.
+/// The state of a path while changes are undone, from the newest to the oldest.
 struct Rollback {
-    /// Its state without the session's changes.
+    /// The state of the path without the session's changes.
     state: Option<PathState>,
-    /// The newest and the oldest state of changes of the session that don't fit what others have made of the path. They are
-    /// no conflict if both are equal: then there is nothing to take back.
+    /// The newest and the oldest state of the session's changes that don't fit the changes by others. If both are
+    /// equal, they are no conflict, because there is nothing to undo.
     unfit: Option<[Option<PathState>; 2]>,
     is_conflict: bool,
 }
@@ -131,8 +132,8 @@ impl Rollback {
 }
 
 impl ContentStore {
-    /// Plans how to take the session's changes back that were made in these intervals. They are sorted, the last one ends with
-    /// the present state `now`. What others have changed stays as it is.
+    /// Plans to undo the session's changes in these intervals. The intervals are sorted, and the last one ends with the
+    /// current state `now`. Changes by others stay.
     ///
     /// # Errors
     ///
@@ -183,8 +184,8 @@ impl ContentStore {
         Ok(RestorePlan { now: *now, result, changes, conflicts, unrestorable, copies })
     }
 
-    /// Returns the present state after a restore, without the contents that others have written since it was planned; these
-    /// paths are the restore's own.
+    /// Returns the current state after a restore, without the contents that others have written since it was planned.
+    /// `own` are paths that the restore itself has written.
     ///
     /// # Errors
     ///
@@ -207,7 +208,7 @@ impl ContentStore {
             // Some file systems have other permissions.
             let is_same = content(&before).is_some() && content(&before) == content(&after);
             let is_foreign = is_file(&before) && is_file(&after) && !is_same;
-            // What was written a moment ago is known, even if it can't be read.
+            // Content that was written a moment ago is known, even if it can't be read.
             let is_unread = matches!(&before, Some(PathState::LeftOut(it)) if it.reason == SkipReason::Unreadable);
             if (is_foreign || is_unread) && !own.contains(&path) {
                 edits.insert(path, after);
@@ -216,7 +217,7 @@ impl ContentStore {
         if edits.is_empty() { Ok(*present) } else { self.edit_tree(present, &edits) }
     }
 
-    /// Takes the session's changes back, path by path.
+    /// Undoes the session's changes, path by path.
     fn roll_back(
         &self,
         intervals: &[ChangeInterval],
@@ -237,7 +238,7 @@ impl ContentStore {
         Ok(paths)
     }
 
-    /// Returns what has changed in an interval, and what of it the session has made.
+    /// Returns the changes in an interval, each with the session's part.
     ///
     /// # Errors
     ///
@@ -250,7 +251,7 @@ impl ContentStore {
         let authored = changes.map(|change| {
             let states = || [&change.before, &change.after].into_iter().flatten();
             let own = match &interval.author {
-                // What this program writes is not the session's.
+                // Files that this program itself writes are not the session's.
                 _ if states().any(PathState::is_own) => None,
                 ChangeAuthor::Session => Some([change.before.clone(), change.after.clone()]),
                 ChangeAuthor::Tools(edits) => self.made_by_tools(&change, edits),
@@ -261,7 +262,7 @@ impl ContentStore {
         Ok(authored.collect())
     }
 
-    /// Returns the states of a path before and after what tools have done to it; `None` if they have done nothing.
+    /// Returns the states of a path before and after the changes by tools; `None` if tools have not changed it.
     fn made_by_tools(
         &self,
         change: &PathChange,
@@ -286,14 +287,14 @@ impl ContentStore {
                 && edits.iter().any(is_in_it);
             return is_for_file.then(|| [None, after.clone()]);
         };
-        // What someone has changed between two edits is not theirs, nor what came before.
+        // If others have changed the file between two edits, only the edits after that count as the tools'.
         let begin = made.windows(2).rposition(|pair| pair[0].after != pair[1].before);
         let first = made[begin.map_or(0, |index| index + 1)];
         let mode = [before, after].into_iter().flatten().find_map(|state| match state {
             PathState::File { mode, .. } => Some(*mode),
             _ => None,
         });
-        // A state that no record has: only its content is known.
+        // A state that was not recorded: only its content is known.
         let unrecorded = |content: Option<ContentHash>| {
             content.map(|hash| {
                 let size = self.length_of(&hash).unwrap_or_default();
@@ -310,7 +311,7 @@ impl ContentStore {
 }
 
 impl AuthoredChange {
-    /// Returns whether the session has changed it.
+    /// Returns whether the session has changed the path.
     pub fn is_own(&self) -> bool {
         self.own.is_some()
     }
@@ -360,7 +361,7 @@ impl Planner<'_> {
         if is_conflict { PathPlan::Conflict } else { PathPlan::Edit(target.cloned()) }
     }
 
-    /// Keeps folders that would be removed, or replaced, with something in them that stays.
+    /// Keeps folders that would be removed or replaced although they contain entries that stay.
     fn keep_used_folders(
         &mut self,
         now: &ContentHash,
@@ -370,7 +371,7 @@ impl Planner<'_> {
             let is_folder = state.as_ref().is_some_and(PathState::is_folder);
             (!is_folder).then(|| path.clone())
         };
-        // The innermost folders first: one that is kept keeps those above it.
+        // Innermost folders first: a kept folder keeps those above it.
         let lost: Vec<PathBuf> = self.edits.iter().filter_map(is_lost).rev().collect();
         for path in lost {
             let state = self.store.state_of(now, &path)?;
@@ -393,7 +394,7 @@ impl Planner<'_> {
                 kept.push(UnrestorablePath { path, reason, is_expected, is_in_use: true });
             }
         }
-        // What would be in the place of a folder that stays can't be there.
+        // An entry can't be in the place of a folder that stays.
         let below_file = |path: &PathBuf| {
             path.ancestors().skip(1).any(
                 |folder| matches!(self.edits.get(folder), Some(Some(state)) if !state.is_folder()),
@@ -429,7 +430,7 @@ impl Planner<'_> {
                 match self.store.state_of(self.now, folder)? {
                     Some(PathState::Folder { .. }) if !self.edits.contains_key(folder) => break,
                     None | Some(PathState::Folder { .. }) => {
-                        // One that both have used isn't in the target.
+                        // A folder that both have used isn't in the target.
                         let state = self.store.state_of(target, folder)?;
                         let state = state.filter(PathState::is_folder);
                         let state = state.unwrap_or(PathState::Folder { mode: 0o755 });
@@ -467,7 +468,7 @@ mod tests {
             Self { _temp: temp, store }
         }
 
-        /// Returns a tree of files, of folders (ending with a slash), and of what is left out (with a question mark).
+        /// Returns a tree of files, of folders (ending with a slash), and of unrecorded entries (with a question mark).
         fn tree(&self, entries: &[(&str, &str)]) -> ContentHash {
             let empty = ContentHash::of(b"");
             self.store.put(empty, b"").unwrap();
@@ -500,7 +501,7 @@ mod tests {
             self.plan_intervals(&[target, last, now], foreign)
         }
 
-        /// Plans with states between which the session and others have changed files, by turns.
+        /// Plans with states between which the session and others have changed files in turn.
         fn plan_intervals(&self, states: &[ContentHash], foreign: ForeignChanges) -> RestorePlan {
             let authors = [ChangeAuthor::Session, ChangeAuthor::Others].into_iter().cycle();
             let pairs = states.windows(2).zip(authors);
@@ -578,7 +579,7 @@ mod tests {
             edit("c", hash("unseen"), hash("3")),
             edit("n/x", None, hash("x")),
         ];
-        // One that was not made.
+        // A change that was not made.
         edits.push(ToolEdit { is_made: false, ..edit("d", None, hash("other")) });
         let interval =
             |edits| ChangeInterval { from: before, to: now, author: ChangeAuthor::Tools(edits) };

@@ -1,14 +1,15 @@
-//! Checkpoints: recorded states of a workspace, from which it can be restored.
+//! Checkpoints: recorded states of a workspace, which can be restored.
 //!
 //! ```text
 //!  WorkspaceScanner ──▶ trees and contents ──▶ ContentStore ──▶ changes between two states ──▶ patch
-//!        └─ StatCache (what is unchanged)                          └──▶ merge ──▶ restore (all or nothing)
+//!        └─ StatCache (unchanged files)                            └──▶ merge ──▶ restore (all or nothing)
 //! ```
 //!
-//! A state is a tree of digests: a folder is a content that lists its entries, so that a checkpoint stores what has changed
-//! since the one before, and nothing else. Files, links, folders (empty ones too) and permissions are recorded; owners, times
-//! and extended attributes are not. What is left out (by size, by a pattern, because it can't be read) is an entry of the
-//! tree too, with the reason, and is never touched by a restore. The data of version control systems is always left out.
+//! A state is a tree of digests: a folder is a content that lists its entries, so that a checkpoint stores only the
+//! changes since the previous one. Files, links, folders (even empty ones) and permissions are recorded; owners, times
+//! and extended attributes are not. An entry that is not recorded (because of its size or a pattern, or because it
+//! can't be read) is in the tree, too, with the reason, and is never touched by a restore. The data of version control
+//! systems is never recorded.
 
 mod content_store;
 mod error;

@@ -1,4 +1,4 @@
-//! Changes as a patch that `git apply` takes.
+//! Changes as a patch for `git apply`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ pub struct ChangePatch {
     pub path: PathBuf,
     /// The text; empty if git has no form for the change.
     pub text: Vec<u8>,
-    /// Lines that it adds; of binary contents, none.
+    /// The number of added lines; zero for binary contents.
     pub added: u64,
-    /// Lines that it removes.
+    /// The number of removed lines; zero for binary contents.
     pub removed: u64,
-    /// What it can't express.
+    /// The part of the change that a patch can't express.
     pub note: Option<String>,
 }
 
@@ -31,7 +31,7 @@ struct Side {
 }
 
 impl ContentStore {
-    /// Returns the patch of each change, in their order.
+    /// Returns the patch of a change.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl ContentStore {
         let (old, new) = (self.side(before.as_ref())?, self.side(after.as_ref())?);
         let is_left_out = |state: &Option<PathState>| matches!(state, Some(PathState::LeftOut(_)));
         let parts = match (&old, &new) {
-            // The file is there, or was; its content is not known.
+            // The file exists or existed, but its content is unknown.
             _ if is_left_out(before) || is_left_out(after) => Vec::new(),
             // A link and a file in one place are two changes for git.
             (Some(a), Some(b)) if (a.mode == LINK) != (b.mode == LINK) => {
@@ -80,7 +80,7 @@ impl ContentStore {
 
 const LINK: &str = "120000";
 
-/// Returns what of a change a patch can't express.
+/// Returns the part of a change that a patch can't express.
 fn note(before: Option<&PathState>, after: Option<&PathState>) -> Option<String> {
     match (before, after) {
         (Some(PathState::LeftOut(skipped)), _) | (_, Some(PathState::LeftOut(skipped))) => {
@@ -134,7 +134,7 @@ fn write_part(path: &Path, old: Option<&Side>, new: Option<&Side>, patch: &mut C
         return;
     }
     let nothing = "/dev/null".to_owned();
-    // Git ends a name with a space in it by a tab.
+    // Git appends a tab to a name with a space in it.
     let side = |name: String| if name.contains(' ') { name + "\t" } else { name };
     let a = if old.is_some() { side(a) } else { nothing.clone() };
     let b = if new.is_some() { side(b) } else { nothing };
@@ -150,7 +150,7 @@ fn write_part(path: &Path, old: Option<&Side>, new: Option<&Side>, patch: &mut C
     patch.text.extend_from_slice(&hunks);
 }
 
-/// Returns whether git takes a content for binary.
+/// Returns whether git treats a content as binary.
 fn is_binary(content: &[u8]) -> bool {
     content[..content.len().min(8_000)].contains(&0)
 }

@@ -1,11 +1,10 @@
-//! Changes files from one recorded state to another: all of them, or none.
+//! Restoring: changes files from one recorded state to another, all of them or none.
 //!
-//! New contents are written into a folder of their own in the workspace first. Then files are moved there, folders are removed
-//! and created, and the new files are exchanged with the old ones. What came out of the exchange, and is neither the old
-//! content nor the new one, was saved by someone at that time: it is kept beside its path. If a step fails, the steps before
-//! it are undone. What is to be done
-//! is in a [`RestoreLog`](super::restore_log::RestoreLog) before it begins, so that the next command completes what a
-//! killed process has left.
+//! New contents are first written into a separate folder in the workspace. Then files are moved there, folders are
+//! removed and created, and the new files are exchanged with the old ones. A file that was exchanged and is neither the
+//! old content nor the new one was saved by someone at that time: it is kept beside its path. If a step fails, the
+//! steps before it are undone. The changes are stored in a [`RestoreLog`](super::restore_log::RestoreLog) before the
+//! first step, so that the next command completes the restore of a killed process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -43,7 +42,7 @@ pub struct Restorer<'a> {
     durability: Durability,
     /// The name of the folder for new contents.
     staging: &'a str,
-    /// Where files are that were saved at the time of the restore.
+    /// The new paths of files that were saved during the restore.
     kept: Vec<PathBuf>,
 }
 
@@ -54,7 +53,7 @@ struct FileTransition<'a> {
     durability: Durability,
     staging: &'a str,
     changes: &'a [PathChange],
-    /// Folders that were made writable, with the permissions that they get back.
+    /// Folders that were made writable, with their original permissions.
     opened: BTreeMap<PathBuf, u32>,
 }
 
@@ -62,7 +61,7 @@ struct FileTransition<'a> {
 const OWNER: u32 = 0o700;
 
 impl<'a> Restorer<'a> {
-    /// Returns a restorer that uses a folder of this name in the workspace for new contents.
+    /// Creates a restorer that uses a folder of this name in the workspace for new contents.
     pub fn new(
         scanner: &'a mut WorkspaceScanner,
         store: &'a ContentStore,
@@ -72,11 +71,11 @@ impl<'a> Restorer<'a> {
         Self { scanner, store, durability, staging, kept: Vec::new() }
     }
 
-    /// Makes changes that lead from the state `from`, which must be the present one, to `to`.
+    /// Applies the changes from the state `from`, which must be the current one, to the state `to`.
     ///
     /// # Errors
     ///
-    /// Fails if a change can't be made. The files are as before then, unless the error is
+    /// Fails if a change can't be made. The files are then unchanged, unless the error is
     /// [`CheckpointError::HalfRestored`].
     pub fn restore(&mut self, from: &ContentHash, to: &ContentHash) -> Result<(), CheckpointError> {
         let changes = self.store.changes(from, to)?;
@@ -94,13 +93,13 @@ impl<'a> Restorer<'a> {
         }
     }
 
-    /// Returns the new paths of files that someone saved while they were about to be replaced.
+    /// Returns the new paths of files that someone saved during the restore.
     pub fn kept(&self) -> &[PathBuf] {
         &self.kept
     }
 
-    /// Completes changes from the state `from` to the state `to` that were interrupted anywhere. Returns the paths that are
-    /// in neither state, which stay as they are.
+    /// Completes changes from the state `from` to the state `to` that were interrupted at any point. Returns the paths
+    /// that are in neither state; these stay as they are.
     ///
     /// # Errors
     ///
@@ -119,7 +118,8 @@ impl<'a> Restorer<'a> {
             if now == *after {
                 continue;
             }
-            // Between the removal of a file and the creation of a folder in its place, or the other way round.
+            // Interrupted between the removal of a file and the creation of a folder in its place, or the other way
+            // round.
             let is_between = now.is_none()
                 && before.is_some()
                 && after.is_some()
@@ -138,7 +138,7 @@ impl<'a> Restorer<'a> {
             }
         }
         foreign.extend(self.remove_blocked(&present, &mut changes)?);
-        // Folders that were made writable for it.
+        // Folders that were made writable for the restore.
         for folder in planned.iter().flat_map(|change| change.path.ancestors().skip(1)) {
             let (now, then) =
                 (self.store.state_of(&present, folder)?, self.store.state_of(to, folder)?);
@@ -157,7 +157,7 @@ impl<'a> Restorer<'a> {
         applied.map(|()| foreign)
     }
 
-    /// Removes the changes that can't be made after what others have done meanwhile, and returns their paths.
+    /// Removes the changes that can't be made because of changes by others, and returns their paths.
     fn remove_blocked(
         &self,
         present: &ContentHash,
@@ -165,7 +165,7 @@ impl<'a> Restorer<'a> {
     ) -> Result<Vec<PathBuf>, CheckpointError> {
         let mut blocked = Vec::new();
         let paths: Vec<PathBuf> = changes.keys().cloned().collect();
-        // The innermost folders first: one that stays keeps those above it.
+        // Innermost folders first: a folder that stays keeps those above it.
         for path in paths.iter().rev() {
             let change = &changes[path];
             if !is_folder(change.before.as_ref()) || is_folder(change.after.as_ref()) {
@@ -203,8 +203,8 @@ impl<'a> Restorer<'a> {
         FileTransition { root, store, durability, staging, changes, opened }.apply()
     }
 
-    /// Removes the folder of new contents, but for what someone saved while these changes were made: that is moved beside its
-    /// path. What can't be removed is left for the next restore.
+    /// Removes the folder of new contents. Files that someone saved during these changes are moved beside their paths
+    /// first. If something can't be removed, it is left for the next restore.
     fn settle_staging(&mut self, changes: &[PathChange]) {
         let root = self.scanner.root();
         for name in staging_folders(root, self.staging) {
@@ -229,7 +229,7 @@ impl<'a> Restorer<'a> {
                 let kept = keep_beside(root, &staging, &staged, path);
                 is_kept_there |= kept.is_none();
                 self.kept.push(kept.unwrap_or_else(|| {
-                    // The next restore removes new contents alone.
+                    // The next restore removes only new contents, which this name isn't.
                     let other = path.file_name().unwrap_or_default();
                     let renamed = rename_to_new(&staging, &staged, &staging, other);
                     Path::new(&name).join(renamed.map_or(staged.as_ref(), |()| other))
@@ -242,17 +242,17 @@ impl<'a> Restorer<'a> {
     }
 }
 
-/// How files, or folders, are made durable.
+/// The way in which files or folders are made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SyncMode {
     Not,
-    /// Each by a call that waits for the disk.
+    /// Each file by a call that waits for the disk.
     Each,
-    /// All of them by one call. It also waits for what other processes have written to the same file system.
+    /// All files by one call. It also waits for data that other processes have written to the same file system.
     Together,
 }
 
-/// The most files, or folders, that are made durable by a call for each.
+/// The maximum number of files or folders that are made durable by a call for each.
 const MAX_SINGLE_SYNCS: usize = 16;
 
 impl SyncMode {
@@ -267,7 +267,7 @@ impl SyncMode {
 
 const HAS_SYNCFS: bool = cfg!(target_os = "linux");
 
-/// Makes durable what was written to the file system of a folder; the whole of it is on one.
+/// Syncs the file system of a folder. All files of the restore are on it.
 #[cfg(target_os = "linux")]
 fn sync_file_system(folder: impl AsFd) -> rustix::io::Result<()> {
     rustix::fs::syncfs(folder)
@@ -287,12 +287,12 @@ fn staged_name(path: &Path) -> String {
     ContentHash::of(path.as_os_str().as_bytes()).to_string()
 }
 
-/// Returns the name of a file of new contents until it is durable.
+/// Returns the name of a new content's file until it is durable.
 fn part_name(staged: &str) -> String {
     format!("{staged}.part")
 }
 
-/// Returns whether a file or link has this content, whatever its permissions.
+/// Returns whether a file or link has this content, regardless of its permissions.
 fn is_at(folder: &OwnedFd, name: &str, state: &PathState) -> bool {
     match state {
         PathState::Link { target } => readlinkat(folder, name, Vec::new())
@@ -310,7 +310,7 @@ fn is_at(folder: &OwnedFd, name: &str, state: &PathState) -> bool {
     }
 }
 
-/// Moves a file to a free name beside a path; to the workspace's folder, if that fails.
+/// Moves a file to a free name beside a path, or to the workspace's folder if that fails.
 fn keep_beside(root: &WorkspaceRoot, from: &OwnedFd, name: &str, path: &Path) -> Option<PathBuf> {
     for parent in [path.parent().unwrap_or(Path::new("")), Path::new("")] {
         let Ok(folder) = open_path(root, parent) else { continue };
@@ -325,11 +325,11 @@ fn keep_beside(root: &WorkspaceRoot, from: &OwnedFd, name: &str, path: &Path) ->
     None
 }
 
-/// Copies a file to a free name beside it, which is returned.
+/// Copies a file to a free name beside it. Returns the path of the copy.
 ///
 /// # Errors
 ///
-/// Fails if the system does, and if a link is in the place of a folder.
+/// Fails on an error of the system, and if a link is in the place of a folder.
 pub fn copy_beside(root: &WorkspaceRoot, path: &Path) -> io::Result<PathBuf> {
     let (folder, name) = open_parent(root.dir(), path)?;
     for copy in copy_names(path) {
@@ -341,7 +341,7 @@ pub fn copy_beside(root: &WorkspaceRoot, path: &Path) -> io::Result<PathBuf> {
     Ok(path.to_owned())
 }
 
-/// The longest name of a file, in bytes.
+/// The maximum length of a file name, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 
 /// Returns names for copies of a file.
@@ -355,7 +355,7 @@ fn copy_names(path: &Path) -> impl Iterator<Item = OsString> {
     })
 }
 
-/// Returns a name of this many bytes at the most. A name that is too long loses characters before its extension.
+/// Returns a name of at most this many bytes. A longer name loses characters before its extension.
 fn shorten_name(name: &OsStr, most: usize) -> OsString {
     let bytes = name.as_bytes();
     if bytes.len() <= most {
@@ -371,14 +371,14 @@ fn shorten_name(name: &OsStr, most: usize) -> OsString {
     OsStr::from_bytes(&[&bytes[..end], &bytes[bytes.len() - extension..]].concat()).to_owned()
 }
 
-/// Removes the folders of new contents that interrupted or failed restores have left. No restore may be under way.
+/// Removes the folders of new contents that interrupted or failed restores have left. No restore may be running.
 pub fn remove_leftovers(root: &WorkspaceRoot) {
     for name in staging_folders(root, STAGING_PREFIX) {
         remove_folder(root, &name);
     }
 }
 
-/// Returns the folders of new contents whose names begin so.
+/// Returns the folders of new contents with this prefix.
 fn staging_folders(root: &WorkspaceRoot, prefix: &str) -> Vec<OsString> {
     let names = open_folder(root.dir().as_fd(), OsStr::new("."));
     let mut names = names.and_then(|folder| folder_names(&folder)).unwrap_or_default();
@@ -386,7 +386,8 @@ fn staging_folders(root: &WorkspaceRoot, prefix: &str) -> Vec<OsString> {
     names
 }
 
-/// Removes a folder of files; a call that fails is repeated once. What stays is reported, and the next restore tries again.
+/// Removes a folder of files. A failed call is repeated once. If something stays, it is logged, and the next restore
+/// tries again.
 fn remove_folder(root: &WorkspaceRoot, name: &OsStr) {
     let remove = || {
         let folder = open_folder(root.dir().as_fd(), name)?;
@@ -396,7 +397,7 @@ fn remove_folder(root: &WorkspaceRoot, name: &OsStr) {
             ContentHash::parse(name.strip_suffix(".part").unwrap_or(name)).is_some()
         };
         for name in names.iter().filter(is_content) {
-            // One that stays keeps the folder.
+            // If a file stays, the folder stays, too.
             let _ = unlinkat(&folder, name, AtFlags::empty());
         }
         Ok::<_, io::Error>(unlinkat(root.dir(), name, AtFlags::REMOVEDIR)?)
@@ -422,7 +423,7 @@ impl FileTransition<'_> {
                     .io_context("remove", &change.path)?;
             }
         }
-        // The innermost folders first.
+        // Innermost folders first.
         for change in self.changes.iter().rev() {
             if is_folder(change.before.as_ref()) && !is_folder(change.after.as_ref()) {
                 let (folder, name) = self.folder_of(&change.path)?;
@@ -451,14 +452,14 @@ impl FileTransition<'_> {
                 self.opened.insert(change.path.clone(), *mode);
             }
         }
-        // The innermost folders first, since one that is not writable may not be entered either.
+        // Innermost folders first, because a folder that is not writable may not be accessible either.
         for (path, mode) in self.opened.iter().rev() {
             set_mode(self.open_folder(path)?, *mode).io_context("change", path)?;
         }
         self.sync_folders()
     }
 
-    /// Writes the new files and links. A name shows that a file is complete.
+    /// Writes the new files and links. A file gets its final name once it is complete.
     fn write_contents(&self) -> Result<OwnedFd, CheckpointError> {
         let root = self.root.dir();
         let path = self.root.path().join(self.staging);
@@ -502,7 +503,8 @@ impl FileTransition<'_> {
         Ok(staging)
     }
 
-    /// Gives a new file the owner of the one that it replaces; of the workspace, if the superuser creates it.
+    /// Sets the owner of a new file to that of the file that it replaces, or to that of the workspace if the superuser
+    /// creates it.
     fn set_owner(&self, file: &impl AsFd, replaced: Option<&Path>) {
         let old = replaced.and_then(|path| {
             let (folder, name) = self.folder_of(path).ok()?;
@@ -518,14 +520,14 @@ impl FileTransition<'_> {
         }
     }
 
-    /// Makes the folders writable in which something changes.
+    /// Makes the folders writable whose entries change.
     fn open_folders(&mut self) -> Result<(), CheckpointError> {
         let folders: BTreeSet<&Path> =
             self.changes.iter().filter_map(|change| change.path.parent()).collect();
         for path in folders.into_iter().filter(|path| *path != Path::new("")) {
             let folder = match self.open_folder(path) {
                 Ok(folder) => folder,
-                // It is created first.
+                // The folder will be created.
                 Err(error) if is_gone(&error.source) => continue,
                 Err(error) => return Err(error.into()),
             };
@@ -562,7 +564,7 @@ impl FileTransition<'_> {
             SyncMode::Each => {}
         }
         for path in folders {
-            // One that was removed is an entry of another one.
+            // A removed folder is an entry of another folder.
             if let Ok(folder) = self.open_folder(path) {
                 fsync(&folder).io_context("make durable", path)?;
             }
@@ -581,26 +583,26 @@ fn open_path(root: &WorkspaceRoot, path: &Path) -> Result<OwnedFd, IoError> {
     Ok(folder)
 }
 
-/// Moves a file away, so that what it is can be verified when its name is gone.
+/// Moves a file away, so that its content can be verified when its name is gone.
 fn move_away(from: &OwnedFd, name: &OsStr, to: &OwnedFd, new: &str) -> rustix::io::Result<()> {
     refuse_folder(from, name)?;
     match rename_to_new(from, name, to, new) {
-        // It is a mount point of the same file system.
+        // The file is a mount point of the same file system.
         Err(Errno::XDEV) => unlinkat(from, name, AtFlags::empty()),
         moved => moved,
     }
 }
 
-/// Puts a file into the place of another one, and that one into its place.
+/// Exchanges a file with another one.
 fn exchange(from: &OwnedFd, name: &str, to: &OwnedFd, new: &OsStr) -> rustix::io::Result<()> {
     match refuse_folder(to, new) {
         Err(Errno::NOENT) | Ok(()) => {}
         refused => return refused,
     }
     match renameat_with(from, name, to, new, RenameFlags::EXCHANGE) {
-        // Someone has removed it.
+        // Someone has removed the other file.
         Err(Errno::NOENT) => rename_to_new(from, name, to, new),
-        // Some file systems can't, and systems before Linux 3.15: what is replaced can't be verified there.
+        // Some file systems don't support this, nor does Linux before 3.15. The replaced file can't be verified there.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => renameat(from, name, to, new),
         exchanged => exchanged,
     }

@@ -1,4 +1,4 @@
-//! The log of a restore that has begun: what a killed process leaves for the next command.
+//! The log of a restore that has begun, with which the next command completes the restore of a killed process.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -34,39 +34,39 @@ pub struct PendingRestore {
     pub session: String,
     /// The workspace.
     pub workspace: PathBuf,
-    /// The tree before, in hexadecimal.
+    /// The tree before the restore, in hexadecimal.
     pub from: Arc<str>,
-    /// The tree after.
+    /// The tree after the restore, in hexadecimal.
     pub to: Arc<str>,
     /// The record whose state is restored.
     pub target: Option<u64>,
-    /// The step for the record of it.
+    /// The step for the record of the restore.
     pub step: u32,
-    /// The files of contents, with their lengths.
+    /// The content files, with their lengths.
     pub contents: BTreeMap<Arc<str>, u64>,
-    /// What is recorded of the workspace.
+    /// The options with which the workspace is recorded.
     pub options: ScanOptions,
     /// The name of the folder for new contents.
     pub staging: String,
 }
 
-/// The beginning of the names of folders for new contents.
+/// The prefix of the names of folders for new contents.
 pub(super) const STAGING_PREFIX: &str = ".architect-undo-";
 
 impl PendingRestore {
-    /// Returns a name for a folder of new contents.
+    /// Returns a unique name for a folder of new contents.
     pub fn staging_name() -> String {
         format!("{STAGING_PREFIX}{}", unique_id())
     }
 }
 
 impl RestoreLog {
-    /// Returns whether a restore of this workspace has begun. Fast: one look at one file.
+    /// Returns whether a restore of this workspace has begun. Fast: one look-up of one file.
     pub fn is_pending(folder: &Path, workspace: &Path) -> bool {
         fs::symlink_metadata(log_path(folder, workspace)).is_ok()
     }
 
-    /// Opens the log of a workspace in this folder; `None` if another process has.
+    /// Opens the log of a workspace in this folder; `None` if another process has it open.
     ///
     /// # Errors
     ///
@@ -86,12 +86,12 @@ impl RestoreLog {
         Ok(is_free.then_some(Self { path, durability, _lock: lock }))
     }
 
-    /// Returns what a written restore survives.
+    /// Returns the durability of a written restore.
     pub fn durability(&self) -> Durability {
         self.durability
     }
 
-    /// Returns the restore that a killed process has left.
+    /// Returns the restore that a killed process has left, if any.
     ///
     /// # Errors
     ///
@@ -110,14 +110,14 @@ impl RestoreLog {
         })
     }
 
-    /// Writes that a restore begins. It is durable when this returns.
+    /// Writes the beginning of a restore. It is durable when this returns.
     ///
     /// # Errors
     ///
-    /// Fails on an I/O error; nothing was written then.
+    /// Fails on an I/O error. Nothing is then written.
     pub fn begin(&self, restore: &PendingRestore) -> Result<(), CheckpointError> {
         let temporary = self.path.with_extension("new");
-        // Left by a killed process.
+        // A killed process may have left the file.
         let _ = fs::remove_file(&temporary);
         let write = || {
             let new = TemporaryFile::create(temporary, 0o600)?;
@@ -130,7 +130,7 @@ impl RestoreLog {
         Ok(begun.io_context("write", &self.path)?)
     }
 
-    /// Writes that the restore is complete.
+    /// Writes the completion of the restore.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
-//! Scans a workspace: a walk that reads only files that have changed since the scan before.
+//! The scan of a workspace: a walk that reads only files that have changed since the previous scan.
 //!
 //! The walk opens each folder beneath its parent and follows no link, so that it never leaves the workspace. A file is
-//! unchanged if size, times of modification and change, inode and permissions are, unless its times are as new as the scan
-//! that read it: then it may have been changed once more without another time, and is read again, as git does.
+//! unchanged if its size, modification and change times, inode and permissions are unchanged. If its times are as new
+//! as the scan that read it, it may have been changed again with the same times. Such a file is read again, as git
+//! does.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -33,16 +34,16 @@ use crate::workspace::index::VERSION_CONTROL_FOLDERS;
 use crate::workspace::root::WorkspaceRoot;
 use crate::workspace::{FileId, IoContext};
 
-/// What is recorded of a workspace.
+/// The options that determine the recorded part of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanOptions {
-    /// Bytes above which a file is left out.
+    /// The size in bytes above which a file is not recorded.
     pub max_file_size: u64,
-    /// Bytes that the contents of a session may take.
+    /// The maximum bytes of the contents of a session.
     pub max_total: u64,
     /// The number of files above which nothing is recorded.
     pub max_files: u64,
-    /// Patterns of what is left out, as in a `.gitignore`.
+    /// The patterns of paths that are not recorded, as in a `.gitignore`.
     pub exclude: Vec<String>,
     /// Whether folders of dependencies, caches and build outputs are recorded.
     pub generated: bool,
@@ -76,15 +77,15 @@ pub struct ScannedState {
 /// The size of a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanTotals {
-    /// Its files and links.
+    /// The number of files and links.
     pub files: u64,
-    /// The bytes of its files.
+    /// The total size of the files in bytes.
     pub bytes: u64,
-    /// What is there and not recorded.
+    /// The number of existing entries that are not recorded.
     pub left_out: u64,
 }
 
-/// Records states of a workspace.
+/// A scanner that records states of a workspace.
 #[derive(Debug)]
 pub struct WorkspaceScanner {
     root: WorkspaceRoot,
@@ -95,9 +96,9 @@ pub struct WorkspaceScanner {
     is_stored: bool,
     pool: Option<ThreadPool>,
     time_limit: Option<Duration>,
-    /// What this program writes.
+    /// The files that this program writes.
     output_files: Vec<FileId>,
-    /// How long a temporary file of an edit exists at the most.
+    /// The maximum age of a temporary file of an edit.
     pub(super) leftover_age: Duration,
 }
 
@@ -126,7 +127,7 @@ pub(super) enum NodeState {
     LeftOut(SkippedEntry),
 }
 
-/// What shows that a file has changed.
+/// The file status by which changes of a file are detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileStat {
     pub(super) mode: u32,
@@ -144,36 +145,36 @@ struct Scan<'a> {
     scanner: &'a WorkspaceScanner,
     store: &'a ContentStore,
     cancel: &'a CancellationToken,
-    /// Times from here on are too new, for time stamps of nanoseconds and of seconds.
+    /// The earliest times that are too new, for time stamps of nanoseconds and of seconds.
     newest: [i64; 2],
-    /// Temporary files with older changes are those of killed processes.
+    /// Temporary files that were last changed before this time are those of killed processes.
     leftovers_before: i64,
     device: Dev,
     files: AtomicU64,
-    /// The bytes that the contents of the session may take on this disk.
+    /// The maximum bytes of the session's contents on this disk.
     most_bytes: OnceLock<u64>,
     /// Whether threads share the work.
     is_parallel: bool,
     begun: Instant,
 }
 
-/// How far apart two changes with different time stamps are at least: some ticks of a kernel, and two seconds for file
+/// The minimum time between two changes with different time stamps: some ticks of a kernel, and two seconds for file
 /// systems that count those.
 const RESOLUTION: [Duration; 2] = [Duration::from_millis(30), Duration::from_millis(2_100)];
 
-/// Much longer than an edit takes.
+/// The age at which a temporary file is a leftover: much longer than an edit takes.
 const LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
-/// The deepest folder that is walked.
+/// The maximum depth of a folder that is walked.
 const MAX_DEPTH: usize = 100;
 
-/// The most files that one thread scans alone.
+/// The maximum number of files that one thread scans alone.
 const MAX_FILES_ALONE: u64 = 1_000;
 
-/// The most threads that read files.
+/// The maximum number of threads that read files.
 const MAX_THREADS: usize = 4;
 
-/// The beginnings of the names of this program's temporary files.
+/// The prefix of the names of this program's temporary files.
 const OWN_PREFIX: &str = ".architect-";
 
 impl FileStat {
@@ -233,7 +234,7 @@ impl EntryState {
         }
     }
 
-    /// Returns whether a tree has the same entry.
+    /// Returns whether the entry is the same in a tree.
     fn is_same(&self, other: &Self) -> bool {
         let is_same = match (&self.node, &other.node) {
             (NodeState::File { stat: a, hash: x }, NodeState::File { stat: b, hash: y }) => {
@@ -268,7 +269,7 @@ impl FolderState {
 }
 
 impl WorkspaceScanner {
-    /// Returns a scanner that knows nothing of the workspace yet.
+    /// Creates a scanner without knowledge of the workspace.
     ///
     /// # Errors
     ///
@@ -295,7 +296,7 @@ impl WorkspaceScanner {
         })
     }
 
-    /// Sets the state of an earlier scan, from which unchanged files are known.
+    /// Sets the state of an earlier scan, by which unchanged files are detected.
     pub(super) fn set_state(&mut self, state: FolderState) {
         (self.state, self.is_stored) = (Some(state), false);
     }
@@ -304,7 +305,7 @@ impl WorkspaceScanner {
         self.state.as_ref()
     }
 
-    /// Forgets that the contents of the last scan are in the store, where they could not be committed.
+    /// Forgets that the contents of the last scan are in the store, for the case that they could not be committed.
     pub fn distrust_store(&mut self) {
         self.is_stored = false;
     }
@@ -314,12 +315,12 @@ impl WorkspaceScanner {
         self.time_limit = Some(limit);
     }
 
-    /// Leaves out these files, which this program writes.
+    /// Excludes these files, which this program writes.
     pub fn leave_out(&mut self, output_files: Vec<FileId>) {
         self.output_files = output_files;
     }
 
-    /// Returns what is recorded.
+    /// Returns the options.
     pub fn options(&self) -> &ScanOptions {
         &self.options
     }
@@ -329,11 +330,11 @@ impl WorkspaceScanner {
         &self.root
     }
 
-    /// Records the present state. Its contents are put into the store, for the caller to commit.
+    /// Records the current state. Its contents are put into the store, and the caller commits them.
     ///
     /// # Errors
     ///
-    /// Fails on an I/O error that is not of one entry, if there are too many files, and if it is cancelled.
+    /// Fails on an I/O error that concerns more than one entry, if there are too many files, and if it is cancelled.
     pub fn scan(
         &mut self,
         store: &ContentStore,
@@ -377,7 +378,7 @@ impl WorkspaceScanner {
     }
 }
 
-/// Returns threads for a scan. The default pool belongs to the program that this is a part of.
+/// Returns threads for a scan. The default pool belongs to the program that uses this library.
 fn build_pool() -> Option<ThreadPool> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     let pool = ThreadPoolBuilder::new().num_threads(threads);
@@ -395,7 +396,7 @@ pub(super) fn open_folder(parent: BorrowedFd<'_>, name: &OsStr) -> rustix::io::R
     retry(|| openat(parent, name, flags, Mode::empty()))
 }
 
-/// Repeats a call that was interrupted, and once one that failed: an error of a disk may pass.
+/// Repeats an interrupted call, and once a failed one, because an error of a disk may be temporary.
 fn retry<T>(call: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     let mut has_failed = false;
     loop {
@@ -462,7 +463,7 @@ impl Scan<'_> {
         self.finish_folder(mode, entries, old)
     }
 
-    /// Computes the tree of a folder, unless it is the same as before.
+    /// Computes the tree of a folder, unless it is unchanged.
     fn finish_folder(
         &self,
         mode: u32,
@@ -521,7 +522,7 @@ impl Scan<'_> {
         let is_output = kind == FileType::RegularFile
             && self.scanner.output_files.contains(&FileId::from(&stat));
         if is_output {
-            // It grows all the time, which makes no difference.
+            // The size is not recorded, because the file grows all the time.
             let node = skipped(SkipReason::Own);
             return Ok(Some(ScannedEntry::Entry(EntryState { name: name.clone(), node })));
         }
@@ -544,15 +545,16 @@ impl Scan<'_> {
         Ok(node.map(|node| ScannedEntry::Entry(EntryState { name: name.clone(), node })))
     }
 
-    /// Returns whether a file is a new content, or a backup, that a killed process has left.
+    /// Returns whether a file is a new content or a backup that a killed process has left.
     fn is_leftover(&self, name: &OsStr, kind: FileType, stat: &FileStat) -> bool {
         kind == FileType::RegularFile
             && name.to_str().is_some_and(is_leftover_name)
             && stat.changed < self.leftovers_before
     }
 
-    /// Returns why an entry is left out, whatever it contains. A folder that was recorded stays so, and one that was
-    /// taken for dependencies too: a state can only be restored if both are alike.
+    /// Returns the reason why an entry is not recorded, regardless of its content. A folder that was recorded stays
+    /// recorded, and a folder that counted as dependencies stays excluded: a state can only be restored if both are
+    /// alike.
     fn skip_by_name(
         &self,
         path: &Path,
@@ -620,7 +622,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Returns an entry that can't be read, unless the error is not of this entry alone.
+    /// Returns an unreadable entry, unless the error concerns more than this entry.
     fn unreadable(
         &self,
         error: Errno,
@@ -651,7 +653,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Returns why a content of this size may not be stored.
+    /// Returns the reason why a content of this size may not be stored, if there is one.
     fn limit_reached(&self, size: u64) -> Option<SkipReason> {
         let stored = self.store.total_bytes();
         let most = self.most_bytes.get_or_init(|| stored + self.store.free_bytes() / 2);
@@ -753,7 +755,7 @@ impl Scan<'_> {
         Ok(Some(NodeState::File { stat: self.with_race(stat), hash }))
     }
 
-    /// Marks a state that is as new as this scan.
+    /// Marks a status that is as new as this scan.
     fn with_race(&self, stat: FileStat) -> FileStat {
         let is_whole = |time: i64| time % 1_000_000_000 == 0;
         let newest = self.newest[usize::from(is_whole(stat.modified) && is_whole(stat.changed))];

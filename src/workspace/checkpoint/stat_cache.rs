@@ -1,4 +1,4 @@
-//! What is known of a workspace's files, stored between runs: a file that looks unchanged is not read again.
+//! A cache of the status of a workspace's files between runs: a file that looks unchanged is not read again.
 
 #![allow(clippy::cast_possible_truncation)] // of lengths that are short, or checked
 
@@ -23,19 +23,19 @@ pub struct StatCache {
     path: PathBuf,
 }
 
-/// Files of contents of another session that are worth sharing: at least so large, and at least half in use.
+/// The minimum size of another session's content file that is shared. It must also be at least half in use.
 const MIN_SHARED_BYTES: u64 = 64 << 10;
 
-/// The most files of contents that a session shares.
+/// The maximum number of content files that a session shares.
 const MAX_SHARED_FILES: usize = 8;
 
-/// The largest cache that is read.
+/// The maximum size of a cache that is read, in bytes.
 const MAX_CACHE_BYTES: u64 = 1 << 30;
 
 const MARK: &[u8; 8] = b"archsta1";
 
 impl StatCache {
-    /// Returns the cache of a workspace in this folder.
+    /// Creates the cache of a workspace in this folder.
     pub fn new(folder: &Path, workspace: &Path, options: &ScanOptions) -> Self {
         let mut key = workspace.as_os_str().as_bytes().to_vec();
         key.extend_from_slice(format!("{options:?}").as_bytes());
@@ -43,7 +43,7 @@ impl StatCache {
         Self { path: folder.join(name) }
     }
 
-    /// Lets a scanner know what is stored, and shares the contents of the session that stored it.
+    /// Loads the stored state into a scanner, and shares the contents of the session that stored it.
     ///
     /// Without a cache, or with a damaged one, everything is read again.
     pub fn load(&self, scanner: &mut WorkspaceScanner, store: &mut ContentStore) {
@@ -54,7 +54,7 @@ impl StatCache {
         scanner.set_state(state);
     }
 
-    /// Stores what a scanner knows. All of `lengths` must be committed.
+    /// Stores the state of a scanner. All of `lengths` must be committed.
     pub fn save(
         &self,
         scanner: &WorkspaceScanner,
@@ -106,7 +106,7 @@ impl StatCache {
     }
 }
 
-/// Shares the files of contents that are mostly in use. What is in others is read from the workspace again.
+/// Shares the content files that are mostly in use. The contents of the others are read from the workspace again.
 fn share_contents(
     folder: &Path,
     lengths: &BTreeMap<Arc<str>, u64>,

@@ -17,7 +17,7 @@ use crate::port::CancellationToken;
 use crate::types::Durability;
 use crate::workspace::{BatchedChange, RelPath, WorkspaceRoot, apply_changes, sha256};
 
-/// A change of a tree, by a command.
+/// A change of a tree by a command or a tool.
 #[derive(Clone, Debug)]
 enum TreeChange {
     Write(PathBuf, Vec<u8>),
@@ -27,13 +27,13 @@ enum TreeChange {
     Remove(PathBuf),
     Rename(PathBuf, PathBuf),
     Mode(PathBuf, u32),
-    /// By a tool: a new content, or none.
+    /// By a tool: a new content, or none if the file is deleted.
     Edit(PathBuf, Option<Vec<u8>>),
     /// By a shell, with two paths.
     Command(&'static str, PathBuf, PathBuf),
 }
 
-/// What commands do to files, with the paths `$1` and `$2`.
+/// Commands that change files, with the paths `$1` and `$2`.
 const COMMANDS: [&str; 9] = [
     "mv -f \"$1\" \"$2\"",
     "cp -a \"$1\" \"$2\"",
@@ -43,7 +43,7 @@ const COMMANDS: [&str; 9] = [
     "chmod -R u+w,o-r \"$1\"",
     "printf x >> \"$1\"; truncate -s 3 \"$1\"",
     "touch -d @1 \"$1\"",
-    // Another content of the same size and with the same time of modification.
+    // Another content of the same size and with the same modification time.
     "touch -r \"$1\" time && tr a-y b-z < \"$1\" > new && cat new > \"$1\"; touch -r time \"$1\"; rm -f time new",
 ];
 
@@ -66,7 +66,7 @@ impl TreeChange {
         }
     }
 
-    /// Makes the change, if that is possible, and nothing outside of the tree is changed by it.
+    /// Applies the change, if it is possible and changes nothing outside of the tree.
     fn apply(&self, root: &Path) {
         let at = |path: &Path| root.join(path);
         let real_root = root.canonicalize().unwrap();
@@ -151,7 +151,7 @@ fn any_change() -> impl Strategy<Value = TreeChange> {
     ]
 }
 
-/// Everything in a folder: kinds, permissions, contents, targets.
+/// The whole content of a folder: kinds, permissions, contents, targets.
 type Snapshot = BTreeMap<PathBuf, (char, u32, Vec<u8>)>;
 
 fn snapshot(root: &Path) -> Snapshot {
@@ -234,7 +234,7 @@ fn cases() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
-    /// Any recorded state comes back to the byte, from any other one.
+    /// Any recorded state is restored exactly, from any other one.
     #[test]
     fn every_recorded_state_is_restored(
         steps in prop::collection::vec(prop::collection::vec(any_change(), 1..8), 1..6),
@@ -255,7 +255,7 @@ proptest! {
         }
     }
 
-    /// A scan that knows an earlier state finds what one finds that knows nothing.
+    /// A scan with an earlier state finds the same as a scan without one.
     #[test]
     fn a_scan_with_a_cache_finds_the_same(
         before in prop::collection::vec(any_change(), 1..12),
@@ -368,7 +368,7 @@ fn a_second_scan_reads_nothing_and_stores_nothing() {
     assert_eq!((world.record(), &world.lengths), (first, &lengths));
 }
 
-/// A restore that fails anywhere leaves the files as they were.
+/// A restore that fails at any point leaves the files as they were.
 #[test]
 fn a_restore_that_fails_changes_nothing() {
     let mut world = RecordedWorkspace::new(options());
@@ -408,7 +408,7 @@ fn a_file_that_is_saved_during_a_restore_is_kept() {
     }
     assert_eq!(fs::read(&a).unwrap(), b"old");
     assert!(!b.exists() && !c.exists());
-    // A killed restore has left one.
+    // A killed restore has left a file.
     let folder = world.path().join(&staging);
     fs::create_dir(&folder).unwrap();
     write(&folder.join(ContentHash::of(b"a").to_string()), "mine too");
@@ -436,7 +436,7 @@ fn a_restore_is_completed_between_a_removed_link_and_a_folder() {
     assert_eq!(snapshot(&at), before);
 }
 
-/// What others put in the way of an interrupted restore doesn't block the rest of it.
+/// Entries that others put in the way of an interrupted restore don't block the rest of it.
 #[test]
 fn a_restore_is_completed_around_the_files_of_others() {
     let mut world = RecordedWorkspace::new(options());
@@ -483,7 +483,7 @@ fn the_patch_of_a_removed_file_that_could_not_be_read_is_empty() {
     let mut changes = world.store.changes(&before, &after).unwrap();
     let [change] = &mut changes[..] else { panic!("{changes:?}") };
     if can_read {
-        // As root; what a scan finds as another user:
+        // As root, use the result of a scan as another user:
         let unreadable = SkippedEntry { reason: SkipReason::Unreadable, size: 7, modified: 1 };
         change.before = Some(PathState::LeftOut(unreadable));
     }

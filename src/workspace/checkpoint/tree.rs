@@ -1,5 +1,5 @@
-//! Trees: the recorded state of folders. Each folder is a content of its own, which names those of its subfolders by their
-//! digests, so that a changed file changes the folders above it and no others.
+//! Trees: the recorded state of folders. Each folder is a content that refers to its subfolders by their digests, so
+//! that a changed file changes only the folders above it.
 
 #![allow(clippy::cast_possible_truncation)] // of lengths that are short, or checked
 
@@ -23,7 +23,7 @@ pub(super) struct RecordedEntry {
     pub(super) node: RecordedNode,
 }
 
-/// What an entry is.
+/// The kind of an entry, with its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RecordedNode {
     File { mode: u32, size: u64, hash: ContentHash },
@@ -32,7 +32,7 @@ pub(super) enum RecordedNode {
     LeftOut(SkippedEntry),
 }
 
-/// The state of one path, without what is below a folder.
+/// The state of one path, without the entries below a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathState {
     /// A regular file.
@@ -46,7 +46,7 @@ pub enum PathState {
     },
     /// A symbolic link.
     Link {
-        /// Its target, as it is written.
+        /// The target of the link, as it is written.
         target: OsString,
     },
     /// A folder.
@@ -54,43 +54,43 @@ pub enum PathState {
         /// Its permissions.
         mode: u32,
     },
-    /// Something that is not recorded.
+    /// An entry that is not recorded.
     LeftOut(SkippedEntry),
 }
 
-/// A file or folder that is there and not recorded.
+/// An existing file or folder that is not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SkippedEntry {
     /// The reason.
     pub reason: SkipReason,
     /// The size of a file in bytes.
     pub size: u64,
-    /// When a file was modified, in nanoseconds since 1970.
+    /// The modification time of a file, in nanoseconds since 1970.
     pub(super) modified: i64,
 }
 
 word_enum! {
-    /// Why something is not recorded.
+    /// The reason why an entry is not recorded.
     pub enum SkipReason {
         /// The data of a version control system.
         Repository = "data of a version control system",
         /// A file of this program.
         Own = "a file of architect",
-        /// `checkpoints.exclude` has it.
+        /// A path that matches `checkpoints.exclude`.
         Excluded = "excluded by checkpoints.exclude",
-        /// Dependencies, caches, build outputs.
+        /// A folder of dependencies, caches or build outputs.
         Generated = "a folder of dependencies, caches or build outputs; checkpoints.generated = true records it",
-        /// It is larger than `checkpoints.max_file_size`.
+        /// A file larger than `checkpoints.max_file_size`.
         TooLarge = "larger than checkpoints.max_file_size",
         /// The session's contents have reached `checkpoints.max_total`.
         OverTotal = "the session has reached checkpoints.max_total",
-        /// It can't be read.
+        /// An unreadable entry.
         Unreadable = "it can't be read",
         /// A pipe, a socket or a device.
         Special = "a pipe, a socket or a device",
-        /// It is on another file system.
+        /// An entry on another file system.
         OtherFileSystem = "on another file system",
-        /// It is too many folders down.
+        /// A folder that is too many levels down.
         TooDeep = "more than 100 folders down",
         /// The contents would take more than half of the free space.
         LowSpace = "too little space is free for its content",
@@ -98,7 +98,7 @@ word_enum! {
 }
 
 impl SkipReason {
-    /// Returns whether such entries are never recorded, whatever is in them.
+    /// Returns whether such entries are never recorded, regardless of their content.
     pub fn is_rule(self) -> bool {
         match self {
             Self::Repository | Self::Own | Self::Excluded | Self::Generated => true,
@@ -124,17 +124,17 @@ impl fmt::Display for SkippedEntry {
 pub struct PathChange {
     /// The path, relative to the workspace.
     pub path: PathBuf,
-    /// Its state before; `None` if there was nothing.
+    /// The state before; `None` if there was no entry.
     pub before: Option<PathState>,
-    /// Its state after.
+    /// The state after; `None` if there is no entry.
     pub after: Option<PathState>,
 }
 
-/// What is known of the entries of a folder.
+/// The recorded entries of a folder in one of two trees.
 #[derive(PartialEq, Eq)]
 enum FolderSide {
     Recorded(ContentHash),
-    /// It was left out, and whatever was in it.
+    /// The folder and all of its content were not recorded.
     LeftOut(SkippedEntry),
     Nothing,
 }
@@ -182,7 +182,7 @@ const LINK: u8 = 2;
 const FOLDER: u8 = 3;
 const LEFT_OUT: u8 = 4;
 
-/// Writes a folder; its entries are sorted by their names.
+/// Writes a folder. Its entries must be sorted by their names.
 pub(super) fn encode<'a>(
     entries: impl Iterator<Item = (&'a OsStr, impl Borrow<RecordedNode>)>,
     out: &mut Vec<u8>,
@@ -225,7 +225,7 @@ pub(super) fn write_skipped(out: &mut Vec<u8>, skipped: &SkippedEntry) {
     out.extend_from_slice(&skipped.modified.to_le_bytes());
 }
 
-/// Reads values from bytes.
+/// A reader of values from bytes.
 pub(super) struct RecordReader<'a>(pub(super) &'a [u8]);
 
 impl<'a> RecordReader<'a> {
@@ -281,7 +281,7 @@ impl<'a> RecordReader<'a> {
     }
 }
 
-/// Reads a folder.
+/// Reads a folder; `None` if it is damaged.
 pub(super) fn decode(bytes: &[u8]) -> Option<Vec<RecordedEntry>> {
     let mut reader = RecordReader(bytes);
     let mut entries: Vec<RecordedEntry> = Vec::new();
@@ -295,7 +295,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Vec<RecordedEntry>> {
     Some(entries)
 }
 
-/// The most folders whose entries stay in memory: those above a few paths.
+/// The maximum number of folders whose entries stay in memory: enough for those above a few paths.
 const MAX_RECENT_FOLDERS: usize = 16;
 
 impl ContentStore {
@@ -306,7 +306,7 @@ impl ContentStore {
             .ok_or_else(|| CheckpointError::damaged(format!("the tree {tree} is damaged")))
     }
 
-    /// Returns the entries of a recorded folder, which is not read again for each path in it.
+    /// Returns the entries of a recorded folder. The folder is not read again for each path in it.
     fn recent_tree(&self, tree: &ContentHash) -> Result<Arc<[RecordedEntry]>, CheckpointError> {
         let mut recent = lock(&self.recent_folders);
         let entries = match recent.iter().position(|(found, _)| found == tree) {
@@ -325,7 +325,7 @@ impl ContentStore {
         self.put(hash, &bytes).map(|()| hash)
     }
 
-    /// Returns the paths whose states differ between two trees, sorted; a folder comes before what is in it.
+    /// Returns the paths whose states differ between two trees, sorted. A folder comes before its content.
     ///
     /// # Errors
     ///
@@ -408,7 +408,7 @@ impl ContentStore {
             let node = entries[position].node.clone();
             match (&node, names.peek()) {
                 (RecordedNode::Folder { tree: below, .. }, _) => tree = *below,
-                // What is in a folder that was left out, too.
+                // The same applies to the content of an unrecorded folder.
                 (RecordedNode::LeftOut(_), Some(_)) => return Ok(Some(node)),
                 (_, Some(_)) => return Ok(None),
                 (_, None) => {}
@@ -418,7 +418,7 @@ impl ContentStore {
         Ok(found)
     }
 
-    /// Returns a tree with other states of some paths, which is stored. A folder that is removed loses what is in it.
+    /// Returns a tree with other states of some paths. The tree is stored. A removed folder loses its content.
     pub(super) fn edit_tree(
         &self,
         tree: &ContentHash,
@@ -472,7 +472,7 @@ impl ContentStore {
         self.put_tree(&entries)
     }
 
-    /// Calls `see` with each path of a tree, a folder before what is in it.
+    /// Calls `see` with each path of a tree, a folder before its content.
     ///
     /// # Errors
     ///

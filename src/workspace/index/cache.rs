@@ -1,4 +1,4 @@
-//! Stores an index between runs, in the user's cache folder.
+//! Storage of an index between runs, in the user's cache folder.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,7 +21,7 @@ pub(super) struct IndexCache {
 
 #[derive(Serialize, Deserialize)]
 struct StoredIndex {
-    /// Seconds since 1970.
+    /// The time in seconds since 1970.
     #[serde(rename = "made")]
     created_at: u64,
     index: WorkspaceIndex,
@@ -30,11 +30,11 @@ struct StoredIndex {
 /// Incremented when the meaning of an index changes.
 const FORMAT_VERSION: u8 = 2;
 
-/// The largest file that is read, in bytes.
+/// The maximum size of a file that is read, in bytes.
 const MAX_FILE_SIZE: u64 = 4 << 20;
 
 impl IndexCache {
-    /// Returns the cache file, if there is a folder for it and the settings allow its use.
+    /// Returns the cache file, if it has a folder and the settings allow its use.
     pub(super) fn new(root: &WorkspaceRoot, settings: &IndexSettings) -> Option<Self> {
         let mut key = vec![FORMAT_VERSION];
         key.extend_from_slice(root.path().as_os_str().as_bytes());
@@ -56,7 +56,7 @@ impl IndexCache {
         Some((index, Duration::from_secs(unix_time().checked_sub(made)?)))
     }
 
-    /// Stores an index. On failure, the next run builds its own.
+    /// Stores an index. If this fails, the next run builds its own.
     pub(super) fn write(&self, index: &WorkspaceIndex) {
         if let Err(error) = self.try_write(index) {
             log::debug!("the index is not stored in {}: {error}", self.folder.display());
@@ -64,7 +64,7 @@ impl IndexCache {
     }
 
     fn try_write(&self, index: &WorkspaceIndex) -> io::Result<()> {
-        // The folder of the state, if it is made here, is closed to others as well.
+        // If this creates the folder of the state, it is private as well.
         create_private_folder(&self.folder)?;
         let stored = StoredIndex { created_at: unix_time(), index: index.clone() };
         let path = self.folder.join(&self.name);

@@ -18,7 +18,7 @@ pub(super) fn language_of(name: &OsStr) -> Option<&'static str> {
     }
 }
 
-/// Languages with the extensions of their files.
+/// The languages, with the extensions of their files.
 const LANGUAGES: &str = "\
     Rust: rs; Python: py pyi; JavaScript: js mjs cjs jsx; TypeScript: ts mts cts tsx; Go: go; Java: java; \
     Kotlin: kt kts; Scala: scala sc; Groovy: groovy gradle; Clojure: clj cljs cljc; C: c h; \

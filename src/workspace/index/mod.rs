@@ -1,9 +1,9 @@
 //! The index: the number of files in a workspace, their languages, and the folder tree.
 //!
-//! It reads names and sizes, never contents, and follows no symbolic links. The walk respects `.gitignore` and the
-//! like. It has a deadline: the caller waits no longer, and learns whether the result is complete ([`IndexCoverage`]);
-//! a longer walk continues in the background, for the cache. The result is small for workspaces of any size: a full
-//! tree up to [`FolderTree::MAX_FULL_FILES`] files, and two levels of it beyond.
+//! The index reads names and sizes, never contents, and follows no symbolic links. The walk respects `.gitignore` and
+//! similar files. It has a deadline, after which the caller stops waiting; the result says whether it is complete
+//! ([`IndexCoverage`]). A longer walk continues in the background, for the cache. The result is small for workspaces of
+//! any size: a full tree up to [`FolderTree::MAX_FULL_FILES`] files, and two levels of it beyond that.
 
 mod cache;
 mod language;
@@ -42,17 +42,17 @@ pub struct WorkspaceIndex {
 /// Settings for building an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSettings {
-    /// The size in bytes above which a file counts for no language: it is data.
+    /// The size in bytes above which a file counts as data, not as source code of a language.
     pub max_file_size: u64,
     /// Patterns of excluded paths, in addition to `.gitignore`.
     pub exclude: Vec<String>,
-    /// How long a stored index is used.
+    /// The time for which a stored index is used.
     pub ttl: Duration,
-    /// How long to wait for a new one.
+    /// The maximum wait for a new index.
     pub max_wait: Duration,
-    /// The number of entries that are always waited for.
+    /// The number of entries for which the caller always waits.
     pub awaited_entries: usize,
-    /// The folder in which it is stored; `None` to store nothing.
+    /// The folder in which the index is stored; `None` to store nothing.
     pub cache: Option<PathBuf>,
 }
 
@@ -61,18 +61,18 @@ pub struct IndexSettings {
 pub struct IndexResult {
     /// The index.
     pub index: WorkspaceIndex,
-    /// How complete and recent it is.
+    /// The coverage of the index.
     pub coverage: IndexCoverage,
 }
 
-/// How complete and recent an index is.
+/// The completeness and the age of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexCoverage {
-    /// All files, as they are now, or were when it was stored recently.
+    /// All files, as they are now or were recently when the index was stored.
     Complete,
-    /// All files as they were this long ago; there was no time for a new index.
+    /// All files as they were this long ago. There was no time for a new index.
     Stale(Duration),
-    /// Some of the files; there was no time for the rest, or there are too many.
+    /// Some of the files. There was no time for the rest, or there are too many.
     Partial,
 }
 
@@ -87,7 +87,7 @@ pub struct IndexError {
 /// The names of instruction files for agents.
 const INSTRUCTION_FILES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
-/// The most instruction files in an index.
+/// The maximum number of instruction files in an index.
 const MAX_INSTRUCTION_FILES: usize = 50;
 
 impl Default for IndexSettings {
@@ -108,7 +108,7 @@ impl WorkspaceIndex {
     ///
     /// # Errors
     ///
-    /// Fails when an exclude pattern is invalid. Folders that cannot be read are skipped.
+    /// Fails if an exclude pattern is invalid. Folders that cannot be read are skipped.
     pub fn build(
         root: &WorkspaceRoot,
         settings: &IndexSettings,
@@ -125,7 +125,7 @@ impl WorkspaceIndex {
         Ok(Self::await_walk(&walk, due, settings.awaited_entries, stored))
     }
 
-    /// Returns the index of a walk, or what there is if there is no time for it.
+    /// Returns the index of a walk, or the best available index if there is no time for the walk.
     fn await_walk(
         walk: &IndexWalk,
         due: Instant,
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(files(&settings), 3);
     }
 
-    /// A small workspace is indexed completely, however busy the machine is.
+    /// A small workspace is indexed completely, even if the computer is busy.
     #[test]
     fn a_small_workspace_needs_no_time() {
         let (_folder, root) = workspace(&["a.rs", "b/c.rs", "node_modules/x/y.js", "b/target/z"]);
@@ -305,7 +305,7 @@ mod tests {
             (found.coverage, found.index.files, walk.is_stopped())
         };
         assert_eq!(await_walk(false, None), (IndexCoverage::Partial, 0, true));
-        // It continues in the background, for the cache.
+        // The walk continues in the background, for the cache.
         let old = WorkspaceIndex { files: 7, ..WorkspaceIndex::default() };
         let age = Duration::from_secs(9);
         assert_eq!(await_walk(true, Some((old, age))), (IndexCoverage::Stale(age), 7, false));

@@ -11,9 +11,9 @@ use crate::workspace::path::RelPath;
 /// A folder of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FolderTree {
-    /// The number of files in it and below.
+    /// The number of files in the folder and below it.
     pub files: u64,
-    /// Its entries by displayed name; incomplete below the depth of the tree.
+    /// The entries by displayed name. Incomplete below the depth of the tree.
     pub entries: BTreeMap<String, TreeEntry>,
     /// The number of omitted entries.
     #[serde(rename = "more")]
@@ -30,19 +30,20 @@ pub enum TreeEntry {
     Folder(FolderTree),
 }
 
-/// The depth of a tree that is not complete.
+/// The depth of an incomplete tree.
 const MAX_LEVELS: usize = 2;
 
-/// The most entries of the first level, and about the most of all folders of the second level together.
+/// The maximum number of entries of the first level, and the approximate maximum of all folders of the second level
+/// together.
 const MAX_FIRST_LEVEL: usize = 120;
 const MAX_SECOND_LEVEL: usize = 300;
 
-/// The least limit for one folder of the second level.
+/// The lowest and the highest limit for one folder of the second level.
 const MIN_PER_FOLDER: usize = 4;
 const MAX_PER_FOLDER: usize = 30;
 
 impl FolderTree {
-    /// The most files of a complete tree.
+    /// The maximum number of files of a complete tree.
     pub const MAX_FULL_FILES: usize = 300;
 
     /// Builds the tree of `files` files.

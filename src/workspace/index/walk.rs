@@ -1,4 +1,4 @@
-//! Walks a workspace on a background thread.
+//! The walk through a workspace, on a background thread.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::workspace::listing::{entries, has_readable_ignore_files};
 use crate::workspace::path::RelPath;
 use crate::workspace::root::WorkspaceRoot;
 
-/// A file that was found.
+/// A file that the walk has found.
 #[derive(Clone, Debug)]
 pub(super) struct IndexedFile {
     pub(super) path: RelPath,
@@ -27,7 +27,7 @@ pub(super) struct IndexedFile {
 /// A running or finished walk.
 pub(super) struct IndexWalk {
     shared: Arc<WalkState>,
-    /// Whether it continues when the caller has stopped waiting.
+    /// Whether the walk continues when the caller has stopped waiting.
     continues_in_background: bool,
 }
 
@@ -46,13 +46,13 @@ struct WalkProgress {
     is_finished: bool,
 }
 
-/// The most files that are visited. A larger folder is not a project.
+/// The maximum number of visited files. A larger folder is not a project.
 const MAX_FILES: usize = 1_000_000;
 
-/// How long a walk may continue in the background, for the cache.
+/// The maximum time for which a walk continues in the background, for the cache.
 const MAX_BACKGROUND_DURATION: Duration = Duration::from_secs(60);
 
-/// How often the number of entries is checked.
+/// The interval between checks of the number of entries.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Folders of version control systems.
@@ -80,7 +80,7 @@ impl IndexWalk {
             lock(&shared.progress).is_finished = true;
             shared.finished.notify_all();
         };
-        // Without a thread there is no index, and the run continues without.
+        // Without a thread, there is no index, and the run continues without one.
         if let Err(error) = thread::Builder::new().name("index".to_owned()).spawn(job) {
             log::warn!("the workspace is not indexed: {error}");
             walk.shared.stopped.store(true, Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl IndexWalk {
     }
 
     /// Waits for the end of the walk, and returns whether it is complete. Waits until `due`, and until `entries`
-    /// entries were visited: a busy machine takes longer for the same small workspace.
+    /// entries were visited, because a busy computer takes longer for the same small workspace.
     pub(super) fn wait(&self, due: Instant, entries: usize) -> bool {
         let mut progress = lock(&self.shared.progress);
         loop {
@@ -119,7 +119,7 @@ impl IndexWalk {
         Self { shared: Arc::default(), continues_in_background }
     }
 
-    /// Returns whether it has to stop.
+    /// Returns whether the walk has to stop.
     #[cfg(test)]
     pub(super) fn is_stopped(&self) -> bool {
         self.shared.stopped.load(Ordering::Relaxed)
@@ -169,9 +169,10 @@ fn walk_builder(root: &Path, excluded: Override) -> WalkBuilder {
     builder
         .hidden(false)
         .require_git(false)
-        // Finding it would follow a `.git` file to any path.
+        // Looking for the exclude file would follow a `.git` file to any path.
         .git_exclude(false)
-        // Ignore files of parent folders count in a repository only; that of a home may ignore everything.
+        // Ignore files of parent folders count only in a repository: an ignore file in a home folder may ignore
+        // everything.
         .parents(root.ancestors().any(|folder| folder.join(".git").exists()))
         .overrides(excluded)
         .current_dir(root)

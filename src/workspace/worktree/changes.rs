@@ -1,4 +1,4 @@
-//! What was done in a worktree since it was made.
+//! The changes in a worktree since its creation.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -15,36 +15,36 @@ use crate::types::hex;
 use crate::workspace::open_folder::{open_file, open_parent};
 use crate::workspace::{IoContext, IoError};
 
-/// What was done in a worktree since it was made.
+/// The changes in a worktree since its creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorktreeChanges {
-    /// Commits since the commit that the branch began from.
+    /// The number of commits since the commit at which the branch began.
     pub commits: u64,
-    /// Files that differ from that commit, those that git does not know included.
+    /// The number of files that differ from that commit, including untracked files.
     pub files: u64,
-    /// Lines that were added; `None` without git.
+    /// The number of added lines; `None` without git.
     pub added: Option<u64>,
-    /// Lines that were removed; `None` without git.
+    /// The number of removed lines; `None` without git.
     pub removed: Option<u64>,
-    /// Paths with changes that are not committed.
+    /// The paths with uncommitted changes.
     pub uncommitted: Vec<PathBuf>,
 }
 
 /// The state of a worktree.
 #[derive(Default)]
 pub(super) struct WorktreeState {
-    /// The digest of commits, index and files; ignored files don't count.
+    /// The digest of commits, index and files. Ignored files don't count.
     pub(super) digest: String,
-    /// Paths with changes that are not committed.
+    /// The paths with uncommitted changes.
     pub(super) uncommitted: Vec<PathBuf>,
-    /// Those among them that git does not know.
+    /// The untracked paths among them.
     pub(super) untracked: Vec<PathBuf>,
 }
 
-/// The most lines of an untracked file that are counted, in bytes.
+/// The maximum size of an untracked file whose lines are counted, in bytes.
 const MAX_COUNTED_BYTES: u64 = 16 << 20;
 
-/// Lets git look at every file again: a command may have turned that off (`git update-index --skip-worktree`).
+/// Lets git check every file again: a command may have turned that off (`git update-index --skip-worktree`).
 pub(super) fn reveal_files(
     tree: &GitTree,
     folder: &Path,
@@ -52,7 +52,7 @@ pub(super) fn reveal_files(
 ) -> Result<(), WorktreeError> {
     let listed = tree.query(&["ls-files", "-v", "-z"])?;
     let is_hidden = |line: &&[u8]| match line.first() {
-        // A sparse checkout leaves files out.
+        // A sparse checkout omits files, which must stay marked.
         Some(b'S') => folder.join(path_of(&line[2..])).symlink_metadata().is_ok(),
         Some(tag) => tag.is_ascii_lowercase(),
         None => false,
@@ -67,8 +67,7 @@ pub(super) fn reveal_files(
     Ok(())
 }
 
-/// Returns the first folder with a repository of its own that the work tree has as a submodule: its commits may be nowhere
-/// else.
+/// Returns the first submodule in the work tree that is set up: its repository may have commits that are nowhere else.
 pub(super) fn nested_repository(
     tree: &GitTree,
     folder: &Path,
@@ -94,7 +93,7 @@ pub(super) fn git_state(
         hash.update(part.as_deref().unwrap_or("-"));
         hash.update([0]);
     }
-    // A submodule that was set up has a repository here, which could have commits of its own.
+    // A submodule that was set up has a repository here, which may have its own commits.
     let path = tree.git_dir().join("modules");
     let modules = match fs::read_dir(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -137,7 +136,7 @@ pub(super) fn git_state(
     Ok(WorktreeState { digest: hex(&hash.finalize()), uncommitted, untracked })
 }
 
-/// Returns what was done in a work tree since a commit.
+/// Returns the changes in a work tree since a commit.
 pub(super) fn git_changes(
     tree: &GitTree,
     folder: &Path,
@@ -172,12 +171,12 @@ pub(super) fn git_changes(
     })
 }
 
-/// Returns the id of a tree with the files of a work tree, without those that git ignores. The index stays as it is.
+/// Returns the id of a tree with the files of a work tree, except ignored ones. The index stays as it is.
 pub(super) fn snapshot(tree: &GitTree, lock: &File) -> Result<String, WorktreeError> {
     let copy = tempfile::Builder::new().prefix("index-").tempfile_in(tree.git_dir());
     let copy = copy.io_context("write", tree.git_dir())?.into_temp_path();
-    // With what git knows of unchanged files, it does not read them again.
-    // Commands write there, too, and may put a link or a pipe in its place.
+    // Copy the index, so that git does not read unchanged files again. Commands can write to its folder, too, and may
+    // put a link or a pipe in its place.
     let copied = match open_file(&open_tree(tree.git_dir())?, OsStr::new("index")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => fs::remove_file(&copy),
         index => index.and_then(|mut index| {
@@ -215,7 +214,7 @@ fn count_lines(top: &Dir, path: &Path) -> io::Result<u64> {
     Ok(lines as u64 + u64::from(is_open))
 }
 
-/// Returns the state of a copy of a folder, and what was done in it.
+/// Returns the digest of a copy of a folder, and the changes in it.
 pub(super) fn copy_state(
     folder: &Path,
     before: &TreeManifest,

@@ -1,4 +1,4 @@
-//! Makes a worktree.
+//! Creation of worktrees.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
@@ -26,10 +26,10 @@ use crate::port::unique_id;
 use crate::workspace::open_folder::{copy_entry, create_below, open_parent, real_path};
 use crate::workspace::{IoContext, IoError, create_private_folder};
 
-/// A worktree to make.
+/// A worktree to create.
 #[derive(Clone, Copy)]
 pub struct WorktreeRequest<'a> {
-    /// The workspace that it stands for.
+    /// The workspace that it replaces.
     pub workspace: &'a Path,
     /// Its name.
     pub name: WorktreeName<'a>,
@@ -40,38 +40,38 @@ pub struct WorktreeRequest<'a> {
 /// The name of a new worktree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorktreeName<'a> {
-    /// This one.
+    /// This name.
     Given(&'a str),
-    /// A free one that begins so.
+    /// A free name with this prefix.
     Generated(&'a str),
 }
 
 /// The files in a new worktree.
 #[derive(Clone, Copy)]
 pub enum WorktreeContent<'a> {
-    /// Those of this commit, or of the one that is checked out; without git, those of the workspace.
+    /// The files of this commit, or of the checked-out commit; without git, those of the workspace.
     Commit(Option<&'a str>),
-    /// Those of the commit that is checked out, with the changes that are not committed: in the index, in the files, and
-    /// files that git neither knows nor ignores.
+    /// The files of the checked-out commit, with the uncommitted changes: in the index, in the files, and untracked
+    /// files that are not ignored.
     Uncommitted,
-    /// Those of an earlier state of a workspace.
+    /// The files of an earlier state of a workspace.
     Recorded(RecordedFiles<'a>),
 }
 
 /// The files of a workspace at an earlier time.
 #[derive(Clone, Copy)]
 pub struct RecordedFiles<'a> {
-    /// The workspace that they were recorded in: the one that the worktree stands for, or another worktree of it.
+    /// The workspace in which they were recorded: the one that the worktree replaces, or another worktree of it.
     pub workspace: &'a Path,
-    /// The commit that was checked out, if that is known.
+    /// The commit that was checked out, if it is known.
     pub commit: Option<&'a str>,
-    /// Writes them.
+    /// The writer of the files.
     pub writer: &'a dyn FileWriter,
 }
 
-/// Writes recorded files into a worktree.
+/// A writer of recorded files into a worktree.
 pub trait FileWriter {
-    /// Changes the files of a folder, which has those of a commit or none, to the recorded ones.
+    /// Changes the files of a folder to the recorded ones. Before, it contains the files of a commit, or none.
     ///
     /// # Errors
     ///
@@ -79,14 +79,14 @@ pub trait FileWriter {
     fn write(&self, folder: &Path) -> Result<(), String>;
 }
 
-/// How often a name is generated.
+/// The maximum number of names that are generated.
 const NAME_ATTEMPTS: usize = 100;
 
-/// How often git is asked to add a work tree, and the first pause in between.
+/// The number of attempts to add a work tree, and the first pause between them.
 const ADD_ATTEMPTS: u32 = 20;
 const ADD_PAUSE: Duration = Duration::from_millis(20);
 
-/// A worktree that is being made.
+/// A worktree that is being created.
 struct NewWorktree<'a> {
     worktrees: &'a Worktrees,
     request: WorktreeRequest<'a>,
@@ -97,11 +97,11 @@ struct NewWorktree<'a> {
 }
 
 impl Worktrees {
-    /// Makes a worktree. Git commands that need the filters of the repository run confined.
+    /// Creates a worktree. Git commands that need the filters of the repository run confined.
     ///
     /// # Errors
     ///
-    /// Fails if the workspace can't have one as requested, and if the system or git fails. Nothing is left of it then.
+    /// Fails if the workspace can't have such a worktree, and if the system or git fails. Nothing is then left of it.
     pub fn create(
         &self,
         request: &WorktreeRequest<'_>,
@@ -158,7 +158,7 @@ impl Worktrees {
             }
             Err(error) => {
                 let NewWorktree { folder, mut record, locked, .. } = new;
-                // So that the folder goes, too.
+                // Set back, so that the folder is removed, too.
                 record.phase = WorktreePhase::Creating;
                 if let Err(left) = self.discard(&folder, &record, locked) {
                     log::warn!("{left}");
@@ -168,7 +168,7 @@ impl Worktrees {
         }
     }
 
-    /// Returns the tree of the user, if a worktree can be made from it.
+    /// Returns the tree of the user, if a worktree can be created from it.
     fn check(
         &self,
         request: &WorktreeRequest<'_>,
@@ -190,7 +190,7 @@ impl Worktrees {
 }
 
 impl WorktreeRequest<'_> {
-    /// Returns the commit that the branch begins from.
+    /// Returns the commit at which the branch begins.
     fn base(&self, main: &GitTree) -> Result<String, WorktreeError> {
         match self.content {
             WorktreeContent::Commit(Some(commit)) => {
@@ -249,7 +249,7 @@ fn claim(
     let mut result = Err(taken("", "no free one"));
     for _ in 0..NAME_ATTEMPTS {
         let id = unique_id().simple().to_string();
-        // The random half.
+        // The end of the id is random.
         result = try_name(&format!("{prefix}-{}", &id[24..]));
         if !matches!(result, Err(WorktreeError::NameTaken { .. })) {
             break;
@@ -271,7 +271,7 @@ fn claim_record(project: &Path, folder: &Path) -> Result<Option<LockedRecord>, I
         attempts += 1;
         create_private_folder(project).io_context("create", project)?;
         match LockedRecord::claim(&record_path(folder)) {
-            // Another process removes the folder when its last worktree is gone.
+            // Another process removes the folder of the project with its last worktree.
             Err(error) if error.is_missing() && attempts < NAME_ATTEMPTS => {}
             claimed => return claimed,
         }
@@ -279,7 +279,7 @@ fn claim_record(project: &Path, folder: &Path) -> Result<Option<LockedRecord>, I
 }
 
 impl NewWorktree<'_> {
-    /// Makes the worktree that is claimed. Returns its work tree; `None` for a copy.
+    /// Creates the claimed worktree. Returns its work tree; `None` for a copy.
     fn make(
         &mut self,
         main: Option<&GitTree>,
@@ -317,7 +317,7 @@ impl NewWorktree<'_> {
             }
             WorktreeContent::Recorded(recorded) => {
                 self.write_recorded(recorded)?;
-                // What was done in another copy until then is to be merged as well.
+                // Changes in another copy until then have to be merged as well.
                 if recorded.workspace != self.request.workspace {
                     base = read_manifest(recorded.workspace).ok();
                 }
@@ -349,7 +349,7 @@ impl NewWorktree<'_> {
         };
         let (branch, folder) = (self.record.branch(), self.folder.to_string_lossy().into_owned());
         let reference = format!("refs/heads/{branch}");
-        // Fails if there is one, by now.
+        // Fails if another process has created the branch meanwhile.
         let create = ["update-ref", "--no-deref", &reference, &repository.base, ""];
         if let Err(error) = main.change(&create, None, self.locked.file()) {
             let above = format!("refs/heads/{}", BRANCH_PREFIX.trim_end_matches('/'));
@@ -361,11 +361,12 @@ impl NewWorktree<'_> {
         let add = ["worktree", "add", "--no-checkout", &folder, &branch];
         let mut attempts = 1;
         while let Err(error) = main.change(&add, None, self.locked.file()) {
-            // Git fails if it finds a work tree that another process has made in part, or removes the folder of all.
+            // Git fails if it finds a work tree that another process has only partly created, or if another process
+            // removes the folder of all work trees.
             if attempts == ADD_ATTEMPTS || !is_empty(&self.folder) {
                 return Err(error);
             }
-            // Longer each time: on a busy machine, the other process may take a while.
+            // Longer each time: on a busy computer, the other process may take a while.
             thread::sleep(ADD_PAUSE * attempts);
             attempts += 1;
         }
@@ -388,7 +389,7 @@ impl NewWorktree<'_> {
             WorktreeContent::Uncommitted => self.carry_changes(main, &tree)?,
             WorktreeContent::Recorded(recorded) => {
                 self.write_recorded(recorded)?;
-                // What was done in another worktree until then is to be merged as well.
+                // Changes in another worktree until then have to be merged as well.
                 if recorded.workspace == self.request.workspace {
                     self.carry(&changed_paths(&tree)?.paths)?;
                 }
@@ -408,7 +409,7 @@ impl NewWorktree<'_> {
         Ok(tree)
     }
 
-    /// Carries the changes over that are not committed. The index of the user is only read.
+    /// Carries the uncommitted changes over. The index of the user is only read.
     fn carry_changes(&mut self, main: &GitTree, tree: &GitTree) -> Result<(), WorktreeError> {
         let diff = ["diff-index", "-z", "--no-renames"];
         let staged =
@@ -429,7 +430,7 @@ impl NewWorktree<'_> {
         }
         let top = open_tree(main.work_tree().unwrap_or(self.request.workspace))?;
         let folder = open_tree(&self.folder)?;
-        // What is gone makes room for what is new.
+        // Removed entries make room for new ones.
         for path in &paths {
             if kind_at(&top, path).is_none_or(|kind| kind.is_dir())
                 && let Ok((folder, name)) = open_parent(&folder, path)
@@ -441,7 +442,7 @@ impl NewWorktree<'_> {
         self.carry(&paths)
     }
 
-    /// Keeps these files as they are now, as the base of a merge.
+    /// Keeps the current content of these files, as the base of a merge.
     fn carry(&self, paths: &BTreeSet<PathBuf>) -> Result<(), WorktreeError> {
         let carried = self.folder.with_extension(CARRIED_EXTENSION);
         let folder = open_tree(&self.folder)?;
@@ -457,11 +458,11 @@ impl NewWorktree<'_> {
     }
 }
 
-/// What differs from the commit that is checked out, or is neither known to git nor ignored.
+/// The paths that differ from the checked-out commit, and untracked paths that are not ignored.
 struct ChangedPaths {
     /// Files and links.
     paths: BTreeSet<PathBuf>,
-    /// Folders with a repository of their own.
+    /// Folders with their own repository.
     repositories: Vec<String>,
     /// The warning of git about a folder that it could not read.
     unread: Option<String>,
@@ -484,7 +485,7 @@ fn changed_paths(tree: &GitTree) -> Result<ChangedPaths, WorktreeError> {
     Ok(ChangedPaths { paths, repositories, unread })
 }
 
-/// Returns lines for `git update-index --index-info` that make the changes of a raw diff.
+/// Returns lines for `git update-index --index-info` that apply the changes of a raw diff.
 fn index_lines(diff: &[u8]) -> Result<Vec<u8>, WorktreeError> {
     let mut lines = Vec::new();
     let mut parts = diff.split(|byte| *byte == 0);
@@ -504,14 +505,14 @@ fn index_lines(diff: &[u8]) -> Result<Vec<u8>, WorktreeError> {
     Ok(lines)
 }
 
-/// Returns what kind of an entry is at a path below a folder, not reached through a link.
+/// Returns the kind of the entry at a path below a folder, if no link leads to it.
 fn kind_at(top: &Dir, path: &Path) -> Option<FileType> {
     let (folder, name) = open_parent(top, path).ok()?;
     Some(folder.symlink_metadata(name).ok()?.file_type())
 }
 
-/// Copies the files and links among these paths to another folder. What is in their place, or in that of their folders,
-/// is removed.
+/// Copies the files and links among these paths to another folder. Entries in their places, or in the places of their
+/// folders, are removed.
 fn copy_entries(from: &Dir, to: &Dir, paths: &BTreeSet<PathBuf>) -> Result<(), IoError> {
     for path in paths {
         if kind_at(from, path).is_none_or(|kind| kind.is_dir()) {
@@ -527,7 +528,7 @@ fn copy_entries(from: &Dir, to: &Dir, paths: &BTreeSet<PathBuf>) -> Result<(), I
     Ok(())
 }
 
-/// Makes the folder of a path below another one. What is in the place of a folder is removed.
+/// Creates the parent folder of a path below another folder. Other entries in the place of a folder are removed.
 fn make_parent(top: &Dir, path: &Path) -> io::Result<Dir> {
     let mut folder = top.try_clone()?;
     for name in path.parent().into_iter().flat_map(Path::iter) {
@@ -548,7 +549,7 @@ fn write_manifest(folder: &Path, manifest: &TreeManifest) -> Result<(), IoError>
     text.and_then(|text| fs::write(&path, text)).io_context("write", &path)
 }
 
-/// Returns whether a folder does not exist or has nothing in it.
+/// Returns whether a folder does not exist or is empty.
 fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
 }

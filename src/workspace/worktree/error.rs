@@ -1,4 +1,4 @@
-//! Why an isolated workspace can't be made, used, merged or removed.
+//! Errors of creating, using, merging and removing isolated workspaces.
 
 use std::path::PathBuf;
 
@@ -6,14 +6,14 @@ use thiserror::Error;
 
 use crate::workspace::IoError;
 
-/// Why an isolated workspace can't be made, used, merged or removed.
+/// The reason why an isolated workspace can't be created, used, merged or removed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WorktreeError {
     /// No environment variable determines the folder for state.
     #[error("there is no folder for worktrees: set HOME or XDG_STATE_HOME")]
     NoStateFolder,
-    /// The folder for state is in the workspace, which would then contain its own worktrees.
+    /// The state folder is in the workspace, which would then contain its own worktrees.
     #[error("the worktree would be inside of {}: {}", .tree.display(), .folder.display())]
     InsideTree {
         /// The tree of the user.
@@ -21,21 +21,21 @@ pub enum WorktreeError {
         /// The folder of the worktree.
         folder: PathBuf,
     },
-    /// The name can't be that of a folder and a branch.
+    /// The name is invalid for a folder or a branch.
     #[error("invalid worktree name '{0}'")]
     InvalidName(String),
-    /// There is such a worktree, or such a branch.
+    /// A worktree or a branch with this name exists.
     #[error("the worktree name '{name}' is taken: there is {reason}")]
     NameTaken {
         /// The name.
         name: String,
-        /// What has it.
+        /// The entry that has the name.
         reason: String,
     },
-    /// Git keeps a branch as a file, and those below as a folder of that name.
+    /// Git stores a branch as a file, and the branches below it in a folder of the same name.
     #[error("there can be no branch architect/{0} beside the branch architect")]
     BranchInTheWay(String),
-    /// There is no such worktree of this project.
+    /// The project has no such worktree.
     #[error("unknown worktree '{0}'")]
     Unknown(String),
     /// The worktree of a session was removed.
@@ -46,16 +46,16 @@ pub enum WorktreeError {
         /// Its folder.
         folder: PathBuf,
     },
-    /// A running process uses it.
+    /// A running process uses the worktree.
     #[error("the worktree '{0}' is in use by a running session")]
     InUse(String),
-    /// Git is needed and not there.
+    /// Git is needed and was not found.
     #[error("{} is in a git repository, but git was not found", .0.display())]
     NoGit(PathBuf),
     /// The workspace is in no repository.
     #[error("{} is not in a git repository", .0.display())]
     NoRepository(PathBuf),
-    /// The repository has no commit that a branch could begin from.
+    /// The repository has no commit at which a branch could begin.
     #[error("the repository has no commit yet, so no branch can start there")]
     NoCommit,
     /// The uncommitted changes can't be carried over.
@@ -72,25 +72,25 @@ pub enum WorktreeError {
         /// The commit.
         commit: String,
     },
-    /// It has changes that would be lost.
+    /// The worktree has changes that would be lost.
     #[error("the worktree '{name}' has work that would be lost: {loss}")]
     HasWork {
         /// Its name.
         name: String,
-        /// What would be lost.
+        /// The changes that would be lost.
         loss: String,
     },
-    /// It can't be merged; this attempt has changed nothing.
+    /// The worktree can't be merged. This attempt has changed nothing.
     #[error("the worktree '{name}' can't be merged; {}:\n{}", unchanged(.attempted), .conflicts.join("\n"))]
     Conflicts {
         /// Its name.
         name: String,
-        /// The conflicts, a line or more each.
+        /// The conflicts, each with one line or more.
         conflicts: Vec<String>,
-        /// The files that an earlier attempt, which was interrupted, has changed, or others have since.
+        /// The files that an earlier, interrupted attempt or others have changed.
         attempted: Vec<String>,
     },
-    /// Files were changed, and it failed before the end.
+    /// Files were changed, and the merge failed before its end.
     #[error(
         "the merge of the worktree '{name}' is not complete: {reason}; `architect worktrees merge {name}` completes it"
     )]
@@ -113,7 +113,7 @@ pub enum WorktreeError {
     Io(#[from] IoError),
 }
 
-/// Returns what a merge with conflicts has changed.
+/// Describes the changes of a merge with conflicts.
 fn unchanged(attempted: &[String]) -> String {
     match attempted {
         [] => "nothing was changed".to_owned(),
@@ -125,7 +125,7 @@ fn unchanged(attempted: &[String]) -> String {
 }
 
 impl WorktreeError {
-    /// Returns the error of a merge with conflicts that has changed nothing.
+    /// Creates the error of a merge with conflicts that has changed nothing.
     pub(super) fn conflicts(name: &str, conflicts: Vec<String>) -> Self {
         Self::Conflicts { name: name.to_owned(), conflicts, attempted: Vec::new() }
     }
@@ -140,7 +140,7 @@ impl WorktreeError {
         }
     }
 
-    /// Returns whether the user can fix it. Otherwise it is a failure of the system.
+    /// Returns whether the user can fix the problem. Otherwise, it is a failure of the system.
     pub fn is_user_error(&self) -> bool {
         !matches!(
             self,

@@ -1,9 +1,9 @@
-//! Git, run such that no program of the repository runs.
+//! Git, without running programs of the repository.
 //!
-//! A repository's own configuration can name programs: hooks, a monitor of the file system, filters, drivers, ways to
-//! fetch what is missing. Here each of them is turned off, whatever the configuration says; the user's own configuration
-//! (identity, ignored files) counts. What needs filters (filling a tree, a fast-forward) is not done here, but confined,
-//! by a [`ConfinedGit`](super::ConfinedGit).
+//! A repository's own configuration can name programs: hooks, a monitor of the file system, filters, drivers, commands
+//! that fetch missing objects. All of them are turned off here, regardless of the configuration. The user's own
+//! configuration (identity, ignored files) still counts. Commands that need filters (filling a tree, a fast-forward) do
+//! not run here, but confined, through a [`ConfinedGit`](super::ConfinedGit).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -53,10 +53,10 @@ const FILTER_SETTINGS: [(&str, &str); 4] =
 /// The settings of a hook in the configuration, each with the value that turns it off.
 const HOOK_SETTINGS: [(&str, &str); 3] = [("enabled", "false"), ("event", ""), ("command", "true")];
 
-/// How git warns of a folder that it can't read.
+/// The beginning of git's warning about an unreadable folder.
 const UNREADABLE: &str = "warning: could not open directory";
 
-/// A program of git, with the environment of the user.
+/// The git program, with the environment of the user.
 #[derive(Clone, Debug)]
 pub struct GitProgram {
     program: PathBuf,
@@ -69,14 +69,14 @@ pub(super) struct GitTree {
     program: GitProgram,
     git_dir: PathBuf,
     work_tree: Option<PathBuf>,
-    /// Another index than that of the work tree.
+    /// The index, if it is not that of the work tree.
     index: Option<PathBuf>,
-    /// The settings that turn off the programs that the configuration names.
+    /// The settings that turn off the programs in the configuration.
     disabled: Vec<(OsString, OsString)>,
 }
 
 impl GitProgram {
-    /// Returns a program of git; of the variables, those count that determine the user's configuration.
+    /// Creates a git program. Only those variables are kept that determine the user's configuration.
     pub fn new(program: PathBuf, variables: &[(OsString, OsString)]) -> Self {
         let is_kept = |name: &OsStr| KEPT_VARIABLES.iter().any(|kept| name == *kept);
         let env = variables.iter().filter(|(name, _)| is_kept(name)).cloned().collect();
@@ -85,7 +85,7 @@ impl GitProgram {
 }
 
 impl GitTree {
-    /// Returns a tree, after a look at its configuration.
+    /// Opens a tree, and reads the programs in its configuration.
     pub(super) fn open(
         program: &GitProgram,
         git_dir: &Path,
@@ -111,8 +111,8 @@ impl GitTree {
         }
     }
 
-    /// Returns the output of a command that lists files; and the warning of git if it could not read a folder, which it
-    /// takes for an empty one then.
+    /// Returns the output of a command that lists files, and the warning of git if it could not read a folder. Git
+    /// treats an unreadable folder as empty.
     pub(super) fn list(&self, args: &[&str]) -> Result<(Vec<u8>, Option<String>), WorktreeError> {
         match self.run(args, None, None)? {
             (Some(0), output, message) => {
@@ -136,8 +136,8 @@ impl GitTree {
         Ok((code, output))
     }
 
-    /// Runs a command that changes the repository. It holds the lock as long as it lives, so that no other process takes
-    /// the worktree for abandoned while git works on it, even if this process is killed.
+    /// Runs a command that changes the repository. The command holds the lock as long as it runs, so that no other
+    /// process considers the worktree abandoned while git works on it, even if this process is killed.
     pub(super) fn change(
         &self,
         args: &[&str],
@@ -159,7 +159,7 @@ impl GitTree {
     ) -> Result<(Option<i32>, Vec<u8>, String), WorktreeError> {
         let program = &self.program.program;
         let mut command = self.command(args);
-        // A file that is locked stays locked as long as any process has it open.
+        // A locked file stays locked as long as any process has it open.
         let held = lock.map(File::try_clone).transpose().io_context("run", program)?;
         match (input, held) {
             (Some(_), Some(held)) => {
@@ -177,7 +177,7 @@ impl GitTree {
         }
         let mut child = command.stderr(Stdio::piped()).spawn().io_context("run", program)?;
         if let (Some(input), Some(mut pipe)) = (input, child.stdin.take()) {
-            // Git reports why it has not read everything.
+            // Git reports the reason if it has not read everything.
             let _ = pipe.write_all(input);
         }
         let output = child.wait_with_output().io_context("run", program)?;
@@ -226,7 +226,7 @@ impl GitTree {
         command
     }
 
-    /// Returns the folder of git.
+    /// Returns the git folder.
     pub(super) fn git_dir(&self) -> &Path {
         &self.git_dir
     }
@@ -246,7 +246,7 @@ impl GitTree {
         Self { index: Some(index.to_owned()), ..self.clone() }
     }
 
-    /// Returns the commit that a name means; `None` if there is none.
+    /// Returns the commit with this name; `None` if there is none.
     pub(super) fn commit(&self, name: &str) -> Result<Option<String>, WorktreeError> {
         let args = ["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")];
         match self.run(&args, None, None)? {
@@ -265,7 +265,7 @@ impl GitTree {
         branch: &str,
     ) -> Result<Option<String>, WorktreeError> {
         let commit = self.commit(branch)?;
-        // Git takes a branch that it can't read for a missing one.
+        // Git treats an unreadable branch as missing.
         if commit.is_none() && common_dir.join(branch).symlink_metadata().is_ok() {
             let message = format!("the branch {branch} can't be read");
             return Err(WorktreeError::Git { command: "rev-parse".to_owned(), message });
@@ -274,7 +274,7 @@ impl GitTree {
     }
 }
 
-/// Returns the error of a git command, with the last line of its messages that is one.
+/// Returns the error of a git command, with the relevant line of its messages.
 fn failed(args: &[&str], messages: &str) -> WorktreeError {
     let mut lines = messages.lines().filter(|line| !line.trim().is_empty());
     let fatal =
@@ -284,7 +284,8 @@ fn failed(args: &[&str], messages: &str) -> WorktreeError {
     WorktreeError::Git { command: words.join(" "), message: message.to_owned() }
 }
 
-/// Returns the settings that turn off the filters and hooks of a configuration, whose names end in a zero byte each.
+/// Returns the settings that turn off the filters and hooks of a configuration. `names` are its settings, each followed
+/// by a zero byte.
 fn disabled_programs(names: &[u8]) -> Vec<(OsString, OsString)> {
     let mut settings = Vec::new();
     for name in names.split(|byte| *byte == 0) {
@@ -308,7 +309,7 @@ fn disabled_programs(names: &[u8]) -> Vec<(OsString, OsString)> {
     settings
 }
 
-/// Returns the path of bytes that git printed.
+/// Converts bytes from git's output to a path.
 pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }

@@ -1,7 +1,7 @@
-//! Merges a worktree into the tree that it was made from: a fast-forward, or its changes as files.
+//! Merging of a worktree into its original tree: as a fast-forward, or as changes of files.
 //!
-//! Changes are made to the files alone: the user's index, branch and stash stay as they are. All of them are determined
-//! before the first file is written; with a conflict, none is. They are stored before that, too: a merge that is killed is
+//! Changes are made only to the files: the user's index, branch and stash stay as they are. All changes are determined
+//! before the first file is written; with a conflict, no file is. They are also stored before that: a killed merge is
 //! completed by the next one (`merge_log`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,30 +26,30 @@ use crate::types::FileChange;
 use crate::workspace::open_folder::{create_below, open_below, open_parent, twice};
 use crate::workspace::{IoContext, IoError};
 
-/// How a worktree was merged.
+/// The outcome of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeOutcome {
     /// There was nothing to merge.
     Nothing,
-    /// The branch of the user was moved forward to this commit.
+    /// The branch of the user was fast-forwarded to this commit.
     FastForward(String),
-    /// These changes were made to the files, and are not committed.
+    /// These changes were made to the files, and are uncommitted.
     Files(Vec<FileChange>),
 }
 
-/// A changed file of a worktree: as it was, and as it is.
+/// A changed file of a worktree, with its content before and after the changes.
 struct MergedFile {
     path: PathBuf,
-    /// As the changes were made to it; `None` if only a digest is known.
+    /// The content to which the changes were made.
     base: BaseContent,
     theirs: EntryContent,
 }
 
-/// What a file was before the changes.
+/// The content of a file before the changes.
 enum BaseContent {
-    /// Not there.
+    /// The file did not exist.
     Absent,
-    /// A blob of git. Whether the user's file is still like it is known from the index.
+    /// A git blob. The index shows whether the user's file is still unchanged.
     Blob { id: String, is_executable: bool, is_unchanged: bool },
     /// A file with this digest.
     Digest(String),
@@ -57,18 +57,18 @@ enum BaseContent {
     Carried(EntryContent),
 }
 
-/// The most lines of a conflict that are shown.
+/// The maximum number of lines of a conflict that are shown.
 const MAX_CONFLICT_LINES: usize = 40;
 
-/// The most names of files that a sentence has.
+/// The maximum number of file names in a sentence.
 const MAX_NAMES: usize = 5;
 
 impl Worktrees {
-    /// Merges a worktree into the tree that it was made from.
+    /// Merges a worktree into its original tree.
     ///
     /// # Errors
     ///
-    /// Fails with conflicts; nothing is changed then. Fails if git or the system does.
+    /// Fails with conflicts; nothing is then changed. Fails if git or the system fails.
     pub fn merge(
         &self,
         worktree: &mut Worktree,
@@ -77,12 +77,12 @@ impl Worktrees {
         self.merge_with(worktree, Some(confined))
     }
 
-    /// Makes the changes of a worktree to the files of the tree that it was made from, once: a repetition returns what was
-    /// changed the first time.
+    /// Applies the changes of a worktree to the files of its original tree, once. A repetition returns the changes of
+    /// the first time.
     ///
     /// # Errors
     ///
-    /// Fails with conflicts; nothing is changed then. Fails if git or the system does.
+    /// Fails with conflicts; nothing is then changed. Fails if git or the system fails.
     pub fn apply(&self, worktree: &mut Worktree) -> Result<Vec<FileChange>, WorktreeError> {
         match self.merge_with(worktree, None)? {
             MergeOutcome::Files(changes) => Ok(changes),
@@ -90,14 +90,14 @@ impl Worktrees {
         }
     }
 
-    /// Merges a worktree; without `confined`, the branch of the user stays where it is.
+    /// Merges a worktree. Without `confined`, the branch of the user stays where it is.
     fn merge_with(
         &self,
         worktree: &mut Worktree,
         confined: Option<&dyn ConfinedGit>,
     ) -> Result<MergeOutcome, WorktreeError> {
         worktree.remove_leftovers()?;
-        // A merge that was interrupted is completed first, or decided again.
+        // An interrupted merge is completed first, or decided again.
         let (mut before, mut attempted) = (Vec::new(), Vec::new());
         if let Some(log) = MergeLog::load(&worktree.folder)? {
             (before, attempted) = (log.changes(), log.changed());
@@ -132,7 +132,7 @@ impl Worktrees {
             None => merge_copy(&worktree.record, &worktree.folder),
         }
         .map_err(|error| error.after_attempt(&attempted))?;
-        // What the user has removed since from the tree is merged again.
+        // Files that the user has since removed from the tree are merged again.
         if is_merged && files.is_empty() && forward.is_none() {
             return Ok(MergeOutcome::Files(worktree.record.changes.clone()));
         }
@@ -143,7 +143,7 @@ impl Worktrees {
             let made = log.make(&worktree.folder, &mut worktree.record.leftovers);
             changes = made.map_err(|error| error.after_attempt(&attempted))?;
         }
-        // What is in the files already was made before the interrupt.
+        // Changes that are already in the files were made before the interrupt.
         before.retain(|old| changes.iter().all(|new| new.path != old.path));
         changes.append(&mut before);
         let moved = forward.map(|forward| forward.make(&worktree.record, worktree.locked.file()));
@@ -153,7 +153,7 @@ impl Worktrees {
                 MergeOutcome::FastForward(commit)
             }
             Some(Err(error)) => {
-                // The files are merged; the user's index or branch has something else by now.
+                // The files are merged, but the user's index or branch has changed meanwhile.
                 log::debug!("no fast-forward: {error}");
                 MergeOutcome::Files(changes.clone())
             }
@@ -161,7 +161,7 @@ impl Worktrees {
             None => MergeOutcome::Files(changes.clone()),
         };
         if let (MergeOutcome::FastForward(_), Some(confined)) = (&outcome, confined) {
-            // Otherwise git would read the new files at its next look.
+            // Without this, git would read all new files at its next status check.
             let refreshed = confined.run(&top, &["update-index", "-q", "--refresh"]);
             let _ = refreshed.inspect_err(|message| log::debug!("no refresh: {message}"));
         }
@@ -174,8 +174,8 @@ impl Worktrees {
         Ok(outcome)
     }
 
-    /// Returns what of a merged worktree is no longer in the user's tree, or may not be; `None` if all of it is there, or on
-    /// a branch besides that of the worktree.
+    /// Returns the part of a merged worktree that is no longer in the user's tree, or may not be; `None` if all of it
+    /// is there, or on another branch than that of the worktree.
     pub(super) fn loss_since_merge(
         &self,
         record: &WorktreeRecord,
@@ -212,7 +212,7 @@ impl Worktrees {
         }
     }
 
-    /// Determines how a branch is merged; with `may_forward`, by a fast-forward if that is possible.
+    /// Plans the merge of a branch. With `may_forward`, it is a fast-forward if that is possible.
     fn merge_branch(
         &self,
         record: &WorktreeRecord,
@@ -265,25 +265,25 @@ impl Worktrees {
     }
 }
 
-/// How a worktree is merged.
+/// The plan of a merge.
 struct MergePlan {
     /// The top of the user's tree.
     top: PathBuf,
-    /// The files that are to be changed.
+    /// The files to change.
     files: Vec<PlannedChange>,
-    /// How the branch of the user is moved after that, if it is.
+    /// The fast-forward of the user's branch after that, if there is one.
     forward: Option<Forward>,
 }
 
-/// A branch that is moved forward to the commit of a worktree, whose files are in the user's tree already. Git would write
-/// them in the middle of its work: a full disk or a kill would leave some of them.
+/// A fast-forward to the commit of a worktree. The commit's files are already in the user's tree. Git would write them
+/// in the middle of its work, so that a full disk or a kill would leave some of them.
 struct Forward {
     main: GitTree,
     head: String,
     tip: String,
-    /// Submodules that are new or at another commit: their files are in repositories of their own.
+    /// Submodules that are new or at another commit. Their files are in their own repositories.
     submodules: Vec<PathBuf>,
-    /// Files that a sparse checkout leaves out.
+    /// Files that a sparse checkout omits.
     hidden: Vec<PathBuf>,
 }
 
@@ -297,7 +297,7 @@ impl Forward {
                 create_below(&top, path).io_context("create", path)?;
             }
         }
-        // What the user has staged beside it stays staged.
+        // Other changes in the user's index of git stay there.
         let read_tree = |from: &str, to: &str| {
             main.change(&["read-tree", "-i", "-m", from, to], None, lock)?;
             if hidden.is_empty() {
@@ -333,7 +333,7 @@ impl Worktree {
         }
     }
 
-    /// Notes a merge that was made completely. One whose changes are applied is not needed any more, also if its process is
+    /// Records a complete merge. A worktree whose changes are applied is no longer needed, even if its process is
     /// killed now.
     fn note_merge(
         &mut self,
@@ -355,7 +355,7 @@ impl Worktree {
     }
 }
 
-/// Returns whether a commit is on a branch, or another reference, besides the branch of a worktree.
+/// Returns whether a commit is on a branch, or another reference, that is not the branch of a worktree.
 fn is_on_other_branch(tree: &GitTree, branch: &str, commit: &str) -> Result<bool, WorktreeError> {
     let Some(commit) = tree.commit(commit)? else { return Ok(false) };
     let found = tree.query(&["for-each-ref", "--contains", &commit, "--format=%(refname)"])?;
@@ -363,7 +363,8 @@ fn is_on_other_branch(tree: &GitTree, branch: &str, commit: &str) -> Result<bool
     Ok(String::from_utf8_lossy(&found).lines().any(|name| name != own))
 }
 
-/// Returns whether the branch of a worktree, which has another one checked out by now, has commits that are nowhere else.
+/// Returns whether the branch of a worktree has commits that are nowhere else, if another branch is checked out in the
+/// worktree by now.
 fn has_other_commits(tree: &GitTree, branch: &str) -> Result<bool, WorktreeError> {
     let own = format!("refs/heads/{branch}");
     let (head, tip) = (tree.commit("HEAD")?, tree.commit(&own)?);
@@ -375,7 +376,7 @@ fn has_other_commits(tree: &GitTree, branch: &str) -> Result<bool, WorktreeError
     Ok(code != Some(0))
 }
 
-/// Returns the first few of the names, and the number of the others.
+/// Returns the first names, and the number of the others.
 fn join_some(names: impl Iterator<Item = String>) -> String {
     let names: Vec<String> = names.collect();
     match names.len().saturating_sub(MAX_NAMES) {
@@ -394,7 +395,7 @@ impl MergedFile {
     }
 }
 
-/// Returns whether a sparse checkout of the user leaves these files out.
+/// Returns whether a sparse checkout of the user omits these files.
 fn are_hidden(main: &GitTree, top: &Path, paths: &[PathBuf]) -> Result<bool, WorktreeError> {
     let sparse = main.line(&["config", "--bool", "core.sparseCheckout"])?;
     let top = open_tree(top)?;
@@ -406,16 +407,16 @@ fn are_hidden(main: &GitTree, top: &Path, paths: &[PathBuf]) -> Result<bool, Wor
     Ok(sparse.as_deref() == Some("true"))
 }
 
-/// What differs between a commit and a work tree.
+/// The differences between a commit and a work tree.
 struct BranchFiles {
     files: Vec<MergedFile>,
     /// Submodules that are new or at another commit.
     submodules: Vec<PathBuf>,
-    /// Files that a sparse checkout leaves out.
+    /// Files that a sparse checkout omits.
     hidden: Vec<PathBuf>,
 }
 
-/// Returns what differs between a commit and a work tree.
+/// Returns the differences between a commit and a work tree.
 fn branch_files(
     tree: &GitTree,
     main: &GitTree,
@@ -468,7 +469,7 @@ fn branch_files(
     Ok(BranchFiles { files, submodules, hidden })
 }
 
-/// Lets the changes of files that were carried over begin at what was carried over.
+/// Sets the base of carried-over files to the content that was carried over.
 fn use_carried_base(folder: &Path, files: &mut Vec<MergedFile>) -> Result<(), WorktreeError> {
     let carried = folder.with_extension(CARRIED_EXTENSION);
     if !folder.with_extension(MANIFEST_EXTENSION).exists() {
@@ -479,9 +480,9 @@ fn use_carried_base(folder: &Path, files: &mut Vec<MergedFile>) -> Result<(), Wo
     files.retain(|file| manifest.entry(&file.path).is_none());
     for path in manifest.paths() {
         let theirs = read_theirs(&top, &path)?;
-        // What is as it was carried over is no change.
+        // A file with the content that was carried over has not changed.
         if manifest.entry(&path) != Some(&*theirs.digest()) {
-            // Without files, there is no folder of them.
+            // If no files were carried over, the folder does not exist.
             let base = match carried.exists() {
                 true => read(&open_tree(&carried)?, &path)?,
                 false => EntryContent::Absent,
@@ -495,7 +496,7 @@ fn use_carried_base(folder: &Path, files: &mut Vec<MergedFile>) -> Result<(), Wo
 
 /// A line of a raw diff.
 struct RawChange {
-    /// The blob before.
+    /// The previous blob.
     old: Option<String>,
     was_executable: bool,
     is_submodule: bool,
@@ -524,7 +525,8 @@ fn read(top: &Dir, path: &Path) -> Result<EntryContent, IoError> {
     EntryContent::read(top, path).io_context("read", path)
 }
 
-/// Reads what was a file or a link of a worktree: it is gone if a folder is in its place, or a link in that of its folder.
+/// Reads an entry that was a file or a link of a worktree. It counts as absent if a folder is in its place, or a link
+/// in the place of its folder.
 fn read_theirs(top: &Dir, path: &Path) -> Result<EntryContent, IoError> {
     let is_folder = open_below(top, path).is_ok();
     if is_folder { Ok(EntryContent::Absent) } else { read(top, path) }
@@ -558,25 +560,25 @@ fn plan(
     let is_gone = |file: &&MergedFile| file.theirs == EntryContent::Absent;
     let gone: BTreeSet<PathBuf> = files.iter().filter(is_gone).map(|it| it.path.clone()).collect();
     for file in files {
-        // It is gone already; a folder, or what is behind a link, is not it.
+        // The file is already gone: a folder, or an entry behind a link, is not the file.
         if is_gone(&&file) && read_theirs(&tree, &file.path)? == EntryContent::Absent {
             continue;
         }
         let is_replaced = file.path.ancestors().skip(1).any(|folder| gone.contains(folder));
         let ours = match is_below_link(&tree, &file.path) {
-            // The link is to be a folder.
+            // The link will be replaced by a folder.
             true if is_replaced => EntryContent::Absent,
             true => EntryContent::Other,
             false => read(&tree, &file.path)?,
         };
-        // The folder is to be a link or a file, and nothing stays in it.
+        // The folder will be replaced by a link or a file, and nothing stays in it.
         let is_emptied = ours == EntryContent::Other && is_emptied(&tree, &file.path, &gone)?;
         let merged =
             merge_file(&file, if is_emptied { &EntryContent::Absent } else { &ours }, main);
         match merged? {
             Err(conflict) => conflicts.push(format!("{}: {conflict}", file.path.display())),
             Ok(None) => {}
-            // It is merged already.
+            // The file is already merged.
             Ok(Some(after)) if after == ours => {}
             Ok(Some(after)) => planned.push(PlannedChange::new(file.path, &ours, after)),
         }
@@ -587,7 +589,7 @@ fn plan(
     }
 }
 
-/// Returns whether a path is a folder of the user in which everything is to be removed.
+/// Returns whether a path is a folder of the user in which everything will be removed.
 fn is_emptied(top: &Dir, path: &Path, gone: &BTreeSet<PathBuf>) -> Result<bool, IoError> {
     let Ok(folder) = open_below(top, path) else { return Ok(false) };
     for entry in folder.entries().io_context("read", path)? {
@@ -599,7 +601,7 @@ fn is_emptied(top: &Dir, path: &Path, gone: &BTreeSet<PathBuf>) -> Result<bool, 
     Ok(true)
 }
 
-/// Returns whether a folder of a path is a link, behind which the user's files are elsewhere.
+/// Returns whether a folder of a path is a link, so that the user's files are elsewhere.
 fn is_below_link(top: &Dir, path: &Path) -> bool {
     let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
     let mut found = folders.filter_map(|folder| {
@@ -609,7 +611,7 @@ fn is_below_link(top: &Dir, path: &Path) -> bool {
     found.any(|found| found.is_symlink())
 }
 
-/// Returns the change of one file, if there is one; or the conflict.
+/// Returns the change of one file, if there is one, or the conflict.
 fn merge_file(
     file: &MergedFile,
     ours: &EntryContent,
@@ -645,7 +647,7 @@ fn merge_file(
         (EntryContent::File(..), EntryContent::File(..)) => {
             merge_contents(main, &blob, was_executable, ours, theirs)
         }
-        // Only its times have changed.
+        // Only the file's times have changed.
         (EntryContent::File(content, _), _) if *content == blob => Ok(Ok(Some(change))),
         (_, EntryContent::File(content, _)) if *content == blob => Ok(Ok(None)),
         (EntryContent::Absent, _) => {
@@ -658,7 +660,7 @@ fn merge_file(
     }
 }
 
-/// Merges a file that the user has changed further since it was carried over.
+/// Merges a carried-over file that the user has changed since.
 fn merge_carried(
     main: Option<&GitTree>,
     base: &EntryContent,
@@ -714,7 +716,7 @@ fn merge_text(
     let (code, output) = main.status(&args)?;
     match code {
         Some(0) => Ok(Ok(output)),
-        // The number of conflicts.
+        // The exit code is the number of conflicts.
         Some(1..=127) => {
             let text = String::from_utf8_lossy(&output).into_owned();
             let lines = conflict_lines(&text);

@@ -1,5 +1,5 @@
-//! A merge that is decided: what is to be written is stored beside the worktree before the first file changes, so that it
-//! is completed after a kill, and never made twice.
+//! Decided merges. The changes are stored beside the worktree before the first file changes, so that a merge is
+//! completed after a kill, and never made twice.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -31,28 +31,28 @@ use crate::workspace::path::RelPath;
 use crate::workspace::root::WorkspaceRoot;
 use crate::workspace::{IoContext, IoError, TemporaryFile};
 
-/// A merge that is decided.
+/// A decided merge.
 pub(super) struct MergeLog {
     /// The digest of the worktree.
     pub(super) digest: String,
-    /// The top of the tree that is changed.
+    /// The top folder of the tree to change.
     pub(super) top: PathBuf,
     /// The changes.
     pub(super) files: Vec<PlannedChange>,
 }
 
-/// The change of a file that is decided.
+/// The decided change of a file.
 pub(super) struct PlannedChange {
     path: PathBuf,
-    /// The digest of the entry before.
+    /// The digest of the entry before the change.
     before: String,
-    /// The digest of a file's content before, which its backup is named by.
+    /// The digest of a file's content before the change, from which the name of its backup is derived.
     replaced: Option<String>,
     after: EntryContent,
     change: FileChange,
 }
 
-/// The stored form of a merge. Contents are in files of their own, by number.
+/// The stored form of a merge. Contents are in separate files, by number.
 #[derive(Serialize, Deserialize)]
 struct StoredMerge {
     digest: String,
@@ -78,7 +78,7 @@ enum StoredEntry {
     File { executable: bool },
 }
 
-/// The file with the changes. It is there once all contents are.
+/// The name of the file with the changes. It exists once all contents are stored.
 const LOG: &str = "log.json";
 
 impl PlannedChange {
@@ -95,13 +95,13 @@ impl PlannedChange {
         Self { before: before.digest(), replaced, path, after, change }
     }
 
-    /// Returns the path of the file, in the tree that is changed.
+    /// Returns the path of the file in the tree to change.
     pub(super) fn path(&self) -> String {
         self.change.path.to_string()
     }
 
-    /// Returns the name, in the top folder, of a new link, or of a file in the place of another entry, until all files are
-    /// changed.
+    /// Returns the temporary name, in the top folder, of a new link or of a file that replaces another kind of entry.
+    /// It is used until all files are changed.
     fn staged_name(&self) -> String {
         temp_file_name(self.path.as_os_str(), &self.after.digest())
     }
@@ -115,12 +115,12 @@ impl PlannedChange {
         beside.chain([staged])
     }
 
-    /// Returns whether a link or a file is to be there.
+    /// Returns whether the result is a link or a file.
     fn is_new_entry(&self) -> bool {
         matches!(self.after, EntryContent::Link(_) | EntryContent::File(..))
     }
 
-    /// Writes a new link, or a file in the place of another entry, under its temporary name.
+    /// Writes a new link, or a file that replaces another kind of entry, under its temporary name.
     fn prepare(&self, top: &Dir) -> io::Result<()> {
         if !self.is_new_entry() {
             return Ok(());
@@ -130,7 +130,7 @@ impl PlannedChange {
         create(top, &name, &self.after)
     }
 
-    /// Makes a change in which a link or a folder is created, replaced or removed.
+    /// Applies a change in which a link or a folder is created, replaced or removed.
     fn apply_staged(&self, top: &Dir) -> io::Result<()> {
         let is_new = self.is_new_entry();
         let folder = match open_parent(top, &self.path) {
@@ -146,7 +146,7 @@ impl PlannedChange {
         }
         let staged = self.staged_name();
         match is_new.then(|| rename_to_new(top, &staged, &folder, name)) {
-            // A folder may be the top of another file system.
+            // A folder may be the mount point of another file system.
             Some(Err(Errno::XDEV)) => {
                 create(&folder, name, &self.after)?;
                 top.remove_file(staged)
@@ -171,7 +171,7 @@ fn create(folder: &Dir, name: impl AsRef<Path>, content: &EntryContent) -> io::R
     }
 }
 
-/// Returns the digest of a file's content, which a temporary file is named by.
+/// Returns the digest of a file's content, from which the name of a temporary file is derived.
 fn file_digest(entry: &EntryContent) -> Option<String> {
     match entry {
         EntryContent::File(content, _) => Some(sha256(content).to_string()),
@@ -179,7 +179,7 @@ fn file_digest(entry: &EntryContent) -> Option<String> {
     }
 }
 
-/// Removes temporary files of a merge. Those that can't be removed stay in the list.
+/// Removes temporary files of a merge. Files that can't be removed stay in the list.
 pub(super) fn remove_temporary(paths: &mut Vec<PathBuf>) {
     paths.retain(|path| {
         let remove = || {
@@ -194,7 +194,7 @@ pub(super) fn remove_temporary(paths: &mut Vec<PathBuf>) {
 }
 
 impl MergeLog {
-    /// Returns the merge of a worktree that is decided and was not completed.
+    /// Returns the decided merge of a worktree that was not completed.
     pub(super) fn load(worktree: &Path) -> Result<Option<Self>, IoError> {
         let folder = worktree.with_extension(MERGE_EXTENSION);
         let path = folder.join(LOG);
@@ -221,7 +221,7 @@ impl MergeLog {
         read().map(Some).io_context("read", &path)
     }
 
-    /// Stores it; it is decided when this returns.
+    /// Stores the merge, which is decided when this returns.
     pub(super) fn store(&self, worktree: &Path) -> Result<(), IoError> {
         let folder = worktree.with_extension(MERGE_EXTENSION);
         remove_all(&folder)?;
@@ -252,7 +252,7 @@ impl MergeLog {
                 top: self.top.as_os_str().as_bytes().to_vec(),
                 files: files.collect(),
             };
-            // Its permissions are those of new files.
+            // The file has the default permissions of new files.
             let log = TemporaryFile::create(folder.join("new"), 0o666)?;
             log.file().write_all(&serde_json::to_vec(&stored)?)?;
             log.publish(&folder.join(LOG), Durability::Full)
@@ -260,16 +260,17 @@ impl MergeLog {
         write().io_context("write", &folder)
     }
 
-    /// Removes what is stored of it.
+    /// Removes the stored merge.
     pub(super) fn remove(worktree: &Path) -> Result<(), IoError> {
         let folder = worktree.with_extension(MERGE_EXTENSION);
-        // What is left of it without this is no merge.
+        // The rest without this file doesn't count as a merge.
         let _ = fs::remove_file(folder.join(LOG));
         remove_all(&folder)
     }
 
-    /// Makes the changes: those of files all or none, then those of links and of folders in the place of files. If it fails
-    /// before those, it is not decided any more. Adds the temporary files that could not be removed to `leftovers`.
+    /// Applies the changes: first all of those to files, or none, then those to links and to folders in the place of
+    /// files. If the first part fails, the merge is no longer decided. Adds the temporary files that could not be
+    /// removed to `leftovers`.
     pub(super) fn make(
         &self,
         worktree: &Path,
@@ -290,9 +291,10 @@ impl MergeLog {
         Ok(self.changes())
     }
 
-    /// Completes changes that were interrupted anywhere. Returns `false` if others have changed one of the files
-    /// meanwhile: then nothing is written, and the merge is no longer decided. Whether such a file had its change before is
-    /// not known; a merge of what is there now finds out. Adds the temporary files that could not be removed to `leftovers`.
+    /// Completes changes that were interrupted at any point. Returns `false` if others have changed one of the files
+    /// meanwhile: then nothing is written, and the merge is no longer decided. It is unknown whether such a file had
+    /// its change before; a merge of the current content finds out. Adds the temporary files that could not be removed
+    /// to `leftovers`.
     pub(super) fn complete(
         &self,
         worktree: &Path,
@@ -325,7 +327,7 @@ impl MergeLog {
         Ok(true)
     }
 
-    /// Returns the files that an interrupted attempt has changed, or others have since.
+    /// Returns the files that an interrupted attempt or others have changed.
     pub(super) fn changed(&self) -> Vec<String> {
         let Ok(root) = self.open_top() else { return Vec::new() };
         let is_changed = |file: &&PlannedChange| {
@@ -335,18 +337,18 @@ impl MergeLog {
         self.files.iter().filter(is_changed).map(PlannedChange::path).collect()
     }
 
-    /// Ends a merge of which nothing was made.
+    /// Ends a merge without any changes.
     fn refuse(worktree: &Path, why: String) -> WorktreeError {
         drop(Self::remove(worktree));
         WorktreeError::conflicts(&name_of(worktree), vec![why])
     }
 
-    /// Opens the tree that is changed. It stays the same one, whatever commands do with its path meanwhile.
+    /// Opens the tree to change. It stays the same tree, even if commands replace its path meanwhile.
     fn open_top(&self) -> Result<WorkspaceRoot, IoError> {
         WorkspaceRoot::open_without_links(&self.top).io_context("open", &self.top)
     }
 
-    /// Returns whether a change is not of a file alone: a link, or a folder in the place of a file.
+    /// Returns whether a change affects more than a file: a link, or a folder in the place of a file.
     fn is_other_kind(&self, file: &PlannedChange, ours: &EntryContent) -> bool {
         let is_file =
             |it: &EntryContent| matches!(it, EntryContent::Absent | EntryContent::File(..));
@@ -360,7 +362,7 @@ impl MergeLog {
             || self.files.iter().any(is_nested)
     }
 
-    /// Returns the changes as they are reported.
+    /// Returns the changes for a report.
     pub(super) fn changes(&self) -> Vec<FileChange> {
         self.files.iter().map(|file| file.change.clone()).collect()
     }
@@ -388,7 +390,7 @@ impl MergeLog {
             let (after, mode) = match &file.after {
                 EntryContent::File(content, is_executable) => {
                     let was = matches!(ours, EntryContent::File(_, true));
-                    // Who may read a file stays so; of a new one, those who may by default.
+                    // The read permissions of a file stay; a new file has the default ones.
                     let is_read = mode_of(root.dir(), &file.path).unwrap_or(default) & 0o666;
                     let mode =
                         if *is_executable { is_read | is_read >> 2 & 0o111 } else { is_read };
@@ -400,7 +402,7 @@ impl MergeLog {
             let path = path.map_err(|error| Self::refuse(worktree, error.to_string()))?;
             batch.push(BatchedChange { path, before, after, mode });
         }
-        // What makes room for the others comes first.
+        // Removals come first, because they make room for the others.
         links.sort_by_key(|file| file.after != EntryContent::Absent);
         let mut staged: Vec<PathBuf> =
             links.iter().map(|file| self.top.join(file.staged_name())).collect();
@@ -411,7 +413,7 @@ impl MergeLog {
         written
     }
 
-    /// Makes the changes of files, and those of links, which need no space on the disk then.
+    /// Applies the changes to files and then those to links, which then need no space on the disk.
     fn write_staged(
         &self,
         worktree: &Path,
@@ -437,7 +439,7 @@ impl MergeLog {
         })?;
         leftovers.extend(left.into_iter().map(|path| self.top.join(path)));
         for file in links {
-            // Files have changed already, so an error of a disk gets a second chance.
+            // Files have already changed, so an error of a disk gets a second chance.
             let applied = twice(|| file.apply_staged(root.dir()));
             applied.map_err(|error| unfinished(format!("{}: {error}", file.path.display())))?;
         }
@@ -483,7 +485,7 @@ mod tests {
 
     use super::*;
 
-    /// While a folder of the tree is swapped for a link by another session's command.
+    /// A command of another session replaces a folder of the tree by a link during the merge.
     #[test]
     fn no_swapped_folder_leads_a_merge_outside() {
         let temp = tempfile::tempdir().unwrap();
@@ -525,7 +527,7 @@ mod tests {
                     thread::sleep(Duration::from_micros(50));
                 }
             });
-            // On a busy machine, the first merge may take long to meet the plain folder.
+            // On a busy computer, it may take long until the first merge meets the plain folder.
             let is_over =
                 |time: Duration, made| made > 0 && time.as_millis() > 1500 || time.as_secs() > 30;
             while !is_over(begun.elapsed(), made) {

@@ -1,21 +1,20 @@
-//! Isolated workspaces: a git worktree on a branch of its own or, without git, a copy of the folder.
+//! Isolated workspaces: a git worktree on its own branch or, without git, a copy of the folder.
 //!
 //! ```text
-//!  STATE/worktrees/ID/NAME.json   the record: claimed and locked by the process that makes, uses or removes it
+//!  STATE/worktrees/ID/NAME.json   the record: claimed and locked by the process that creates, uses or removes it
 //!                     NAME/       the worktree, on the branch `architect/NAME`
-//!                     NAME.files  of a copy: the digests of its files when it was made; with changes that were carried
-//!                                 over: the digests of these
-//!                     NAME.merging/  a merge that is decided, and not yet made completely
-//!                     NAME.carried/  the files with changes that were carried over, as they were: the base of a merge
+//!                     NAME.files  digests: of a copy's files at its creation, or of the files that were carried over
+//!                     NAME.merging/  a decided merge that is not complete
+//!                     NAME.carried/  the original content of the files that were carried over: the base of a merge
 //! ```
 //!
-//! `ID` stands for the repository (or the folder without git), so that all of its work trees share the names, as they
-//! share the branches. A worktree is made, and removed, in steps, each of which can be the last one of a killed
-//! process: the record says what was under way, and [`Worktrees::sweep`] finishes it. A worktree with changes stays
-//! until the user removes it; no sweep does.
+//! `ID` identifies the repository (or the folder without git), so that all work trees of a repository share the names,
+//! like the branches. A worktree is created and removed in steps, and its process may be killed after any step. The
+//! record contains the operation that was under way, and [`Worktrees::sweep`] finishes it. A worktree with changes
+//! stays until the user removes it; a sweep never removes it.
 //!
-//! Our own git runs no program that the repository names (`git`). What needs its filters runs confined
-//! ([`ConfinedGit`]): filling the tree, and a fast-forward.
+//! Git runs here without any program that the repository names (`git`). Commands that need the repository's filters run
+//! confined ([`ConfinedGit`]): filling the tree, and a fast-forward.
 
 mod changes;
 mod create;
@@ -54,24 +53,25 @@ use crate::types::{FileChange, hex, pluralize};
 use crate::workspace::open_folder::real_path;
 use crate::workspace::{IoContext, IoError};
 
-/// The folder of all worktrees, in that for state.
+/// The name of the folder of all worktrees, in the state folder.
 const WORKTREE_FOLDER: &str = "worktrees";
 
-/// The end of the name of the file with the digests of a copy.
+/// The extension of the file with the digests of a copy.
 const MANIFEST_EXTENSION: &str = "files";
 
-/// The end of the name of the folder with a merge that is decided.
+/// The extension of the folder with a decided merge.
 const MERGE_EXTENSION: &str = "merging";
 
-/// The end of the name of the folder with the changes that were carried over.
+/// The extension of the folder with the changes that were carried over.
 const CARRIED_EXTENSION: &str = "carried";
 
-/// What the names of the branches begin with.
+/// The prefix of the branches of worktrees.
 pub const BRANCH_PREFIX: &str = "architect/";
 
-/// Runs git commands that need the filters of the repository: confined, since its configuration names programs.
+/// A runner of git commands that need the filters of the repository. It confines them, because the repository's
+/// configuration names programs.
 pub trait ConfinedGit {
-    /// Runs a command in a work tree, which it may write as a run in that workspace may.
+    /// Runs a command in a work tree. The command may write the same files as a run in that workspace.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ pub struct Worktrees {
     git: Option<GitProgram>,
 }
 
-/// A worktree that this process uses. It is no other process's until this is dropped.
+/// A worktree that this process uses. No other process can use it until this is dropped.
 #[derive(Debug)]
 pub struct Worktree {
     folder: PathBuf,
@@ -94,11 +94,11 @@ pub struct Worktree {
     locked: LockedRecord,
     /// The work tree; `None` for a copy of a folder without git.
     tree: Option<GitTree>,
-    /// What is noteworthy about how it was made, a sentence each.
+    /// Notices about its creation, one sentence each.
     notices: Vec<String>,
 }
 
-/// A worktree as it is listed.
+/// A worktree in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorktreeInfo {
     /// Its name.
@@ -107,27 +107,27 @@ pub struct WorktreeInfo {
     pub branch: Option<String>,
     /// Its folder.
     pub folder: PathBuf,
-    /// The workspace that it was made from.
+    /// The workspace from which it was created.
     pub workspace: PathBuf,
     /// The session that works in it.
     pub session: Option<String>,
-    /// Whether a process uses it now.
+    /// Whether a process is using it.
     pub is_used: bool,
-    /// Whether it was removed, and something of it could not be.
+    /// Whether it was removed, but not completely.
     pub is_removed: bool,
-    /// What was done in it; `None` if that can't be determined.
+    /// The changes in it; `None` if they can't be determined.
     pub changes: Option<WorktreeChanges>,
-    /// Whether it has work that is nowhere else.
+    /// Whether it has work that exists nowhere else.
     pub has_work: bool,
 }
 
 impl Worktrees {
-    /// Returns the worktrees in a folder for state.
+    /// Creates the worktrees of a state folder.
     pub fn new(state: &Path, git: Option<GitProgram>) -> Self {
         Self { root: real_path(&state.join(WORKTREE_FOLDER)), git }
     }
 
-    /// Returns whether there was ever a worktree.
+    /// Returns whether a worktree was ever created.
     pub fn exist(&self) -> bool {
         self.root.is_dir()
     }
@@ -141,7 +141,7 @@ impl Worktrees {
 
     /// Returns the folder with the worktrees of a workspace.
     fn folder_of(&self, workspace: &Path) -> PathBuf {
-        // From a worktree, the others of its project are seen.
+        // From inside a worktree, the other worktrees of its project are found.
         if let Ok(inside) = workspace.strip_prefix(&self.root)
             && let Some(id) = inside.components().next()
         {
@@ -150,7 +150,7 @@ impl Worktrees {
         self.project_folder(Repository::find(workspace).as_ref(), workspace)
     }
 
-    /// Returns the worktrees of the project that a workspace is in, by name.
+    /// Returns the worktrees of a workspace's project, sorted by name.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ impl Worktrees {
             let is_removed = match record.phase {
                 WorktreePhase::InUse | WorktreePhase::Kept => false,
                 _ if is_used => continue,
-                // What the sweep could not remove.
+                // Entries that the sweep could not remove.
                 WorktreePhase::Creating | WorktreePhase::Removing => true,
                 WorktreePhase::Applied if remove::hidden_path(&folder).exists() => true,
                 WorktreePhase::Applied => continue,
@@ -189,7 +189,7 @@ impl Worktrees {
         Ok(listed)
     }
 
-    /// Returns the commit that a name means in the repository of a workspace; without a name, the one that is checked out.
+    /// Returns the commit with this name in the repository of a workspace; without a name, the checked-out commit.
     ///
     /// # Errors
     ///
@@ -209,11 +209,11 @@ impl Worktrees {
         })
     }
 
-    /// Returns whether git tracks something in a folder: then others may have made what is in it.
+    /// Returns whether git tracks something in a folder, so that others may have created its content.
     ///
     /// # Errors
     ///
-    /// Fails if git does.
+    /// Fails if git fails.
     pub fn is_tracked(&self, folder: &Path) -> Result<bool, WorktreeError> {
         let folder = folder.canonicalize().io_context("open", folder)?;
         let Some(found) = Repository::find(&folder) else { return Ok(false) };
@@ -236,7 +236,7 @@ impl Worktrees {
         let tree = self.main_tree(workspace)?;
         let folder = workspace.canonicalize().io_context("open", workspace)?;
         let subfolder = Repository::find(&folder).map(|found| found.subfolder).unwrap_or_default();
-        // Git takes the names of objects as text; making the worktree checks the others.
+        // Git accepts the names of objects only as text. Other names are checked when the worktree is created.
         let Some(name) = subfolder.to_str() else { return Ok(()) };
         let object = format!("{commit}:{name}");
         match tree.line(&["rev-parse", "--verify", "--quiet", &object])? {
@@ -248,7 +248,7 @@ impl Worktrees {
         }
     }
 
-    /// Returns the number of files with changes that are not committed in the work tree of a workspace.
+    /// Returns the number of files with uncommitted changes in the work tree of a workspace.
     ///
     /// # Errors
     ///
@@ -259,7 +259,7 @@ impl Worktrees {
         Ok(listed.split(|byte| *byte == 0).filter(|line| !line.is_empty()).count())
     }
 
-    /// Returns the work tree of the user that a workspace is in.
+    /// Returns the user's work tree that contains a workspace.
     fn main_tree(&self, workspace: &Path) -> Result<GitTree, WorktreeError> {
         let workspace = workspace.canonicalize().io_context("open", workspace)?;
         let repository = Repository::find(&workspace)
@@ -268,11 +268,11 @@ impl Worktrees {
         GitTree::open(git, &repository.git_dir, repository.top.as_deref())
     }
 
-    /// Opens a worktree of the project that a workspace is in, for this process alone.
+    /// Opens a worktree of a workspace's project, for this process alone.
     ///
     /// # Errors
     ///
-    /// Fails if there is none of this name, or it is gone or in use.
+    /// Fails if there is no worktree with this name, or it is gone or in use.
     pub fn open(&self, workspace: &Path, name: &str) -> Result<Worktree, WorktreeError> {
         let unknown = || WorktreeError::Unknown(name.to_owned());
         if !record::is_name(name) {
@@ -282,7 +282,7 @@ impl Worktrees {
         self.open_folder(&folder)?.ok_or_else(unknown)
     }
 
-    /// Opens the worktree that a session works in, whose workspace this is.
+    /// Opens the worktree that contains this workspace of a session; `None` if the workspace is in no worktree.
     ///
     /// # Errors
     ///
@@ -297,7 +297,7 @@ impl Worktrees {
         opened.map(Some).ok_or(WorktreeError::Removed { name, folder })
     }
 
-    /// Returns what was applied of a worktree that is gone since, if its record is still there.
+    /// Returns the applied changes of a worktree that is gone since, if its record still exists.
     ///
     /// # Errors
     ///
@@ -316,7 +316,7 @@ impl Worktrees {
         Ok(record.map(|record| record.changes))
     }
 
-    /// Returns whether a worktree with the uncommitted changes of a workspace can be made, by git.
+    /// Returns whether git can create a worktree with the uncommitted changes of a workspace.
     pub fn can_isolate(&self, workspace: &Path) -> bool {
         let (Some(git), Some(found)) = (&self.git, Repository::find(workspace)) else {
             return false;
@@ -363,7 +363,7 @@ impl Worktrees {
         GitTree::open(git, &own, Some(folder)).map(Some)
     }
 
-    /// Returns the state of a worktree, what was done in it, and whether that would be lost with it.
+    /// Returns the state of a worktree, the changes in it, and whether they would be lost with it.
     fn examine(
         &self,
         record: &WorktreeRecord,
@@ -377,7 +377,8 @@ impl Worktrees {
     }
 }
 
-/// Returns the state of a worktree, and what was done in it. With its lock, files count that git was made to overlook.
+/// Returns the state of a worktree, and the changes in it. With its lock, files count even if git was made to overlook
+/// them.
 fn examine(
     record: &WorktreeRecord,
     folder: &Path,
@@ -407,7 +408,7 @@ impl Worktree {
         self.record.repository.is_some().then(|| self.record.branch())
     }
 
-    /// Returns the session that works in it, or has.
+    /// Returns the session that works or has worked in it.
     pub fn session(&self) -> Option<&str> {
         self.record.session.as_deref()
     }
@@ -417,7 +418,7 @@ impl Worktree {
         &self.folder
     }
 
-    /// Returns the workspace in it: the folder that stands for the one that the worktree was made from.
+    /// Returns the workspace in it: the folder that replaces the original workspace.
     pub fn workspace(&self) -> PathBuf {
         match self.record.subfolder.as_os_str().is_empty() {
             true => self.folder.clone(),
@@ -425,37 +426,37 @@ impl Worktree {
         }
     }
 
-    /// Returns the workspace that it was made from.
+    /// Returns the workspace from which it was created.
     pub fn origin(&self) -> &Path {
         &self.record.workspace
     }
 
-    /// Returns what is noteworthy about how it was made, a sentence each.
+    /// Returns notices about its creation, one sentence each.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
 
-    /// Returns the temporary files in the user's tree that a merge could not remove. The next one tries again.
+    /// Returns the temporary files in the user's tree that a merge could not remove. The next merge tries again.
     pub fn leftovers(&self) -> &[PathBuf] {
         &self.record.leftovers
     }
 
-    /// Returns what was done in it, and whether that would be lost with it.
+    /// Returns the changes in it, and whether they would be lost with it.
     ///
     /// # Errors
     ///
-    /// Fails if git does.
+    /// Fails if git fails.
     pub fn changes(&self) -> Result<(WorktreeChanges, bool), WorktreeError> {
         let (state, changes) =
             examine(&self.record, &self.folder, self.tree.as_ref(), Some(self.locked.file()))?;
         Ok((changes, self.record.has_work(&state.digest)))
     }
 
-    /// Returns what was done in it, and whether it stays when its use ends. What was carried over was not done in it.
+    /// Returns the changes in it, and whether it stays when its use ends. Changes that were carried over don't count.
     ///
     /// # Errors
     ///
-    /// Fails if git does.
+    /// Fails if git fails.
     pub fn outcome(&self) -> Result<(WorktreeChanges, bool), WorktreeError> {
         let (state, changes) =
             examine(&self.record, &self.folder, self.tree.as_ref(), Some(self.locked.file()))?;
@@ -466,7 +467,7 @@ impl Worktree {
         Ok((WorktreeChanges { added: none, removed: none, ..WorktreeChanges::default() }, false))
     }
 
-    /// Lets it stay, for a session that works in it later.
+    /// Keeps the worktree for a session that works in it later.
     ///
     /// # Errors
     ///
@@ -481,23 +482,23 @@ impl Worktree {
     ///
     /// # Errors
     ///
-    /// Fails if git does.
+    /// Fails if git fails.
     pub fn snapshot(&self) -> Result<Option<String>, WorktreeError> {
         self.tree.as_ref().map(|tree| snapshot(tree, self.locked.file())).transpose()
     }
 
-    /// Returns what has changed since a snapshot, as a patch; `None` for a copy of a folder without git.
+    /// Returns the changes since a snapshot as a patch; `None` for a copy of a folder without git.
     ///
     /// # Errors
     ///
-    /// Fails if git does.
+    /// Fails if git fails.
     pub fn patch_since(&self, from: &str) -> Result<Option<Vec<u8>>, WorktreeError> {
         let Some(tree) = &self.tree else { return Ok(None) };
         let now = snapshot(tree, self.locked.file())?;
         tree_patch(tree, from, &now).map(Some)
     }
 
-    /// Stores which session works in it.
+    /// Stores the session that works in it.
     ///
     /// # Errors
     ///
@@ -508,7 +509,7 @@ impl Worktree {
         Ok(self.locked.write(&self.record)?)
     }
 
-    /// Stores which session of a batch works in it, and the folder of the batch, which continues the session.
+    /// Stores the session of a batch that works in it, and the folder of the batch, which continues the session.
     ///
     /// # Errors
     ///
@@ -525,19 +526,19 @@ impl WorktreeRecord {
         branch_of(&self.name)
     }
 
-    /// Returns whether nothing was done up to this state.
+    /// Returns whether nothing was changed up to this state.
     fn is_unused(&self, digest: &str) -> bool {
         self.start.as_deref() == Some(digest) && self.merged.is_none()
     }
 
-    /// Returns whether this state has work that is nowhere else.
+    /// Returns whether this state has work that exists nowhere else.
     fn has_work(&self, digest: &str) -> bool {
         [&self.start, &self.merged].into_iter().flatten().all(|known| known != digest)
     }
 }
 
 impl fmt::Display for WorktreeChanges {
-    /// Such as `2 commits, 3 files changed (+10 −2), 1 not committed`.
+    /// Writes for example `2 commits, 3 files changed (+10 −2), 1 not committed`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { commits, files, added, removed, uncommitted } = self;
         if self.is_empty() {
@@ -558,13 +559,13 @@ impl fmt::Display for WorktreeChanges {
 }
 
 impl WorktreeChanges {
-    /// Returns whether nothing differs from the commit that the branch began from.
+    /// Returns whether nothing differs from the commit at which the branch began.
     pub fn is_empty(&self) -> bool {
         self.commits == 0 && self.files == 0 && self.uncommitted.is_empty()
     }
 }
 
-/// Returns whether a workspace is in a worktree that is kept in this folder for state.
+/// Returns whether a workspace is in a worktree of this state folder.
 pub fn is_isolated(state: &Path, workspace: &Path) -> bool {
     workspace.starts_with(real_path(&state.join(WORKTREE_FOLDER)))
 }
@@ -581,7 +582,7 @@ fn record_files(folder: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|end| end == RECORD_EXTENSION)).collect()
 }
 
-/// Returns the path of the record of a worktree. Names have no dots, so that no two have the same one.
+/// Returns the path of the record of a worktree. Names have no dots, so that no two worktrees share a record.
 fn record_path(folder: &Path) -> PathBuf {
     folder.with_extension(RECORD_EXTENSION)
 }

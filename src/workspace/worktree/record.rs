@@ -1,8 +1,8 @@
-//! The record of a worktree: its name, where it comes from, what is happening to it, and who uses it.
+//! The record of a worktree: its name, its origin, its phase, and its user.
 //!
-//! The file is beside the folder of the worktree. Creating it claims the name, and the lock on it is held by the process
-//! that makes, uses or removes the worktree, and by the git commands that it runs for that. So a record that is not
-//! locked belongs to no process, and what it says is to be finished by the next one that finds it.
+//! The file is beside the folder of the worktree. Creating it claims the name. The process that creates, uses or
+//! removes the worktree holds the lock on it, and so do the git commands that it runs for that. Therefore, an unlocked
+//! record belongs to no process, and the next process that finds it finishes its operation.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -17,16 +17,16 @@ use crate::types::FileChange;
 use crate::workspace::file_lock::lock_within;
 use crate::workspace::{IoContext, IoError};
 
-/// What is stored about a worktree.
+/// The stored data about a worktree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WorktreeRecord {
     /// The name.
     pub(super) name: String,
-    /// What is happening to it.
+    /// The phase of the worktree.
     pub(super) phase: WorktreePhase,
-    /// The workspace that it was made from.
+    /// The workspace from which it was created.
     pub(super) workspace: PathBuf,
-    /// The workspace below the top of the repository.
+    /// The path of the workspace below the top of the repository.
     #[serde(default)]
     pub(super) subfolder: PathBuf,
     /// The session that works in it.
@@ -38,13 +38,13 @@ pub(super) struct WorktreeRecord {
     /// The repository; `None` for a copy of a folder without git.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) repository: Option<RepositoryRecord>,
-    /// The digest of its content when it was made.
+    /// The digest of its content at its creation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) start: Option<String>,
-    /// The digest of its content when it was last merged.
+    /// The digest of its content at the last merge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) merged: Option<String>,
-    /// What the last merge has changed.
+    /// The changes of the last merge.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) changes: Vec<FileChange>,
     /// Temporary files in the workspace that merges could not remove.
@@ -55,33 +55,34 @@ pub(super) struct WorktreeRecord {
 /// The repository of a worktree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RepositoryRecord {
-    /// The folder of git that the worktree was made from.
+    /// The git folder from which the worktree was created.
     pub(super) git_dir: PathBuf,
     /// The folder that all work trees share.
     pub(super) common_dir: PathBuf,
-    /// The folder of git that belongs to the worktree alone, once it is made.
+    /// The git folder that belongs to the worktree alone, once it is created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) own_dir: Option<PathBuf>,
-    /// The commit that the branch began from.
+    /// The commit at which the branch began.
     pub(super) base: String,
-    /// The commit that the branch is at when it is removed.
+    /// The commit of the branch when it is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) tip: Option<String>,
 }
 
-/// What is happening to a worktree.
+/// The phase of a worktree's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum WorktreePhase {
-    /// It is being made; nothing in it is work yet.
+    /// The worktree is being created. It contains no work yet.
     Creating,
-    /// A run uses it, or was killed while it did.
+    /// A run uses the worktree, or was killed while using it.
     InUse,
-    /// It has changes, and stays until the user removes it.
+    /// The worktree has changes, and stays until the user removes it.
     Kept,
-    /// It is being removed.
+    /// The worktree is being removed.
     Removing,
-    /// Its changes were applied, and it is being removed; the record of that stays until the session that waits for it knows.
+    /// Its changes were applied, and the worktree is being removed. The record stays until the session that waits for
+    /// it knows the changes.
     Applied,
 }
 
@@ -92,19 +93,19 @@ pub(super) struct LockedRecord {
     file: File,
 }
 
-/// The end of the names of records.
+/// The extension of records.
 pub(super) const RECORD_EXTENSION: &str = "json";
 
-/// How long to wait for a locked record.
+/// The time to wait for a locked record.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The largest record that is read: it names the changes of a merge.
+/// The maximum size of a record that is read, in bytes. It lists the changes of a merge.
 const MAX_RECORD_BYTES: u64 = 1 << 28;
 
-/// The most characters of a name.
+/// The maximum number of characters of a name.
 const MAX_NAME_LENGTH: usize = 64;
 
-/// Returns whether a text can be the name of a folder, a branch and a record, all alike.
+/// Returns whether a text is a valid name for a folder, a branch and a record.
 pub(super) fn is_name(text: &str) -> bool {
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     text.len() <= MAX_NAME_LENGTH
@@ -112,7 +113,7 @@ pub(super) fn is_name(text: &str) -> bool {
         && text.chars().all(fine)
 }
 
-/// Returns whether a folder without a record belongs to no worktree: git does not know it, and it is no copy.
+/// Returns whether a folder without a record belongs to no worktree: git does not know it, and it is not a copy.
 pub(super) fn is_orphan(folder: &Path) -> bool {
     let is_folder = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_dir());
     let link = folder.join(".git");
@@ -133,19 +134,19 @@ impl LockedRecord {
                 opened => opened.io_context("create", path)?,
             };
             file.lock().io_context("create", path)?;
-            // Another process may have taken the empty file for a left-over, and removed it.
+            // Another process may have removed the empty file as a leftover.
             if file.metadata().io_context("create", path)?.nlink() > 0 {
                 return Ok(Some(Self { path: path.to_owned(), file }));
             }
         }
     }
 
-    /// Locks an existing record; `None` if another process has it.
+    /// Locks an existing record; `None` if another process holds the lock.
     pub(super) fn lock(path: &Path) -> Result<Option<Self>, IoError> {
         Self::lock_for(path, Duration::ZERO)
     }
 
-    /// Locks an existing record, after a short wait for processes that only look at it.
+    /// Locks an existing record, after a short wait for processes that only inspect it.
     pub(super) fn lock_patiently(path: &Path) -> Result<Option<Self>, IoError> {
         Self::lock_for(path, LOCK_TIMEOUT)
     }
@@ -174,15 +175,15 @@ impl LockedRecord {
         parse(path, file)
     }
 
-    /// Writes the record: in one call, so that a killed process has written it or not. If a disk has no room for all of it,
-    /// the earlier record stays.
+    /// Writes the record in one call, so that a killed process has written either all of it or nothing. If the disk is
+    /// too full, the earlier record stays.
     pub(super) fn write(&self, record: &WorktreeRecord) -> Result<(), IoError> {
         let write = || {
             let (mut text, mut old, mut file) =
                 (serde_json::to_vec(record)?, Vec::new(), &self.file);
             file.seek(SeekFrom::Start(0))?;
             file.read_to_end(&mut old)?;
-            // What remains of a longer one is overwritten with blanks.
+            // The rest of a longer record is overwritten with blanks.
             text.resize(text.len().max(old.len()), b' ');
             self.file.write_all_at(&text, 0).inspect_err(|_| {
                 let _ = self.file.write_all_at(&old, 0);
@@ -201,7 +202,7 @@ impl LockedRecord {
     }
 }
 
-/// Reads a record that another process may have, and whether one has.
+/// Reads a record that another process may have locked. Also returns whether a process has.
 pub(super) fn peek(path: &Path) -> Result<(Option<WorktreeRecord>, bool), IoError> {
     let mut file = File::open(path).io_context("open", path)?;
     let is_used = match file.try_lock_shared() {

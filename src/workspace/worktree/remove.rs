@@ -1,4 +1,4 @@
-//! Removes worktrees, and finishes what killed processes have left.
+//! Removal of worktrees, and completion of the operations of killed processes.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,15 +19,15 @@ use super::{
 use crate::workspace::open_folder::real_path;
 use crate::workspace::{IoContext, IoError};
 
-/// The end of the name of a worktree that is being removed: no path of a user leads there.
+/// The extension of a worktree that is being removed. No path of a user leads there.
 const REMOVED_EXTENSION: &str = "removing";
 
 impl Worktrees {
-    /// Ends the use of a worktree: removes it, with its branch, if nothing was done in it. Returns whether it stays.
+    /// Ends the use of a worktree. Removes it, with its branch, if it is unchanged. Returns whether it stays.
     ///
     /// # Errors
     ///
-    /// Fails if git or the system does. The worktree stays then, or the next [`Worktrees::sweep`] finishes.
+    /// Fails if git or the system fails. The worktree then stays, or the next [`Worktrees::sweep`] finishes.
     pub fn finish(&self, worktree: Worktree) -> Result<bool, WorktreeError> {
         let Worktree { folder, mut record, locked, tree, .. } = worktree;
         let is_unchanged = |folder: &Path| {
@@ -37,14 +37,14 @@ impl Worktrees {
         };
         if is_unchanged(&folder)? {
             let hidden = move_away(&folder)?;
-            // What came meanwhile is work, too.
+            // Changes in the meantime are work, too.
             let is_still_unchanged = is_unchanged(&hidden);
             if matches!(is_still_unchanged, Ok(true)) {
                 self.remove_hidden(&folder, record, locked)?;
                 return Ok(false);
             }
             move_back(&folder)?;
-            // After an error, the next sweep looks again.
+            // After an error, the next sweep checks again.
             is_still_unchanged?;
         }
         record.phase = WorktreePhase::Kept;
@@ -68,11 +68,11 @@ impl Worktrees {
         self.remove_hidden(&folder, record, locked)
     }
 
-    /// Removes what an earlier removal has left of a worktree. Returns `false` if there is no such one.
+    /// Removes the remains of a worktree after an earlier removal. Returns `false` if there are none.
     ///
     /// # Errors
     ///
-    /// Fails if git or the system does.
+    /// Fails if git or the system fails.
     pub fn complete_removal(&self, workspace: &Path, name: &str) -> Result<bool, WorktreeError> {
         let folder = self.folder_of(workspace).join(name);
         let path = record_path(&folder);
@@ -91,11 +91,11 @@ impl Worktrees {
         }
     }
 
-    /// Returns what would be lost with a worktree; `None` if nothing would be.
+    /// Returns the changes that would be lost with a worktree; `None` if nothing would be lost.
     ///
     /// # Errors
     ///
-    /// Fails if git or the system does.
+    /// Fails if git or the system fails.
     pub fn loss(&self, worktree: &Worktree) -> Result<Option<String>, WorktreeError> {
         let Worktree { folder, record, locked, tree, .. } = worktree;
         let tree = tree.as_ref();
@@ -107,7 +107,7 @@ impl Worktrees {
         Ok(nested.map(|path| format!("the repository in {}", path.display())))
     }
 
-    /// Returns what work would be lost with a worktree in this state; `None` if no work would be.
+    /// Returns the work that would be lost with a worktree in this state; `None` if no work would be lost.
     pub(super) fn loss_of_work(
         &self,
         record: &WorktreeRecord,
@@ -123,7 +123,7 @@ impl Worktrees {
         }
     }
 
-    /// Removes a worktree whose changes were applied. The record of that stays until [`Worktrees::forget`].
+    /// Removes a worktree whose changes were applied. Its record stays until [`Worktrees::forget`].
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Worktrees {
     ///
     /// # Errors
     ///
-    /// Fails if the system does.
+    /// Fails if the system fails.
     pub fn forget(&self, workspace: &Path, name: &str) -> Result<(), WorktreeError> {
         let folder = self.folder_of(workspace).join(name);
         let path = record_path(&folder);
@@ -164,7 +164,7 @@ impl Worktrees {
         }
     }
 
-    /// Removes a worktree that is out of the way.
+    /// Removes a worktree that was moved away.
     fn remove_hidden(
         &self,
         folder: &Path,
@@ -176,7 +176,7 @@ impl Worktrees {
         self.discard(folder, &record, locked)
     }
 
-    /// Removes all that is left of a worktree, the record last.
+    /// Removes all remains of a worktree, the record last.
     pub(super) fn discard(
         &self,
         folder: &Path,
@@ -192,7 +192,7 @@ impl Worktrees {
         Ok(())
     }
 
-    /// Removes all that is left of a worktree but the record.
+    /// Removes all remains of a worktree except the record.
     fn remove_files(
         &self,
         folder: &Path,
@@ -205,7 +205,7 @@ impl Worktrees {
             let branch = format!("refs/heads/{}", record.branch());
             let common = GitTree::open(git, &found.common_dir, None)?;
             if !matches!(record.phase, WorktreePhase::InUse | WorktreePhase::Kept) {
-                // Left by a git that was killed: no other process makes or removes this branch.
+                // Left by a killed git: no other process creates or removes this branch.
                 let _ = fs::remove_file(found.common_dir.join(format!("{branch}.lock")));
             }
             if record.phase == WorktreePhase::Creating {
@@ -213,18 +213,18 @@ impl Worktrees {
             }
             let expected = found.tip.as_ref().unwrap_or(&found.base);
             if common.line(&["symbolic-ref", "--quiet", &branch])?.is_some() {
-                // A command has made it a name of another branch, which has to stay.
+                // A command has made it an alias of another branch, which has to stay.
                 let delete = ["symbolic-ref", "--delete", &branch];
                 common.change(&delete, None, locked.file())?;
             } else if common.branch_commit(&found.common_dir, &branch)?.as_ref() == Some(expected) {
-                // A branch that someone has moved since is theirs.
+                // A branch that someone else has moved since is kept.
                 let delete = ["update-ref", "--no-deref", "-d", &branch, expected];
                 common.change(&delete, None, locked.file())?;
             }
             if let Some(own) = repository::linked(&found.common_dir, folder)? {
                 remove_all(&own)?;
             }
-            // Removed in part.
+            // The folder was partly removed.
             if let Some(own) = &found.own_dir
                 && !["gitdir", "locked"].iter().any(|name| own.join(name).exists())
             {
@@ -242,8 +242,8 @@ impl Worktrees {
         Ok(())
     }
 
-    /// Finishes what killed processes were doing: removes what was not yet made or was being removed, and worktrees in
-    /// which nothing was done. Returns a sentence for each worktree. Those that a batch in this folder continues stay.
+    /// Finishes the operations of killed processes: removes worktrees whose creation or removal was not complete, and
+    /// unchanged worktrees. Returns a sentence for each worktree. Worktrees that a batch in this folder continues stay.
     pub fn sweep(&self, batches: Option<&Path>) -> Vec<String> {
         let (mut sentences, batches) = (Vec::new(), batches.map(real_path));
         for project in fs::read_dir(&self.root).into_iter().flatten().flatten() {
@@ -259,7 +259,7 @@ impl Worktrees {
                     log::debug!("{error}");
                 }
             }
-            // If there is none left.
+            // Succeeds if no worktree is left.
             let _ = fs::remove_dir(project.path());
         }
         sentences
@@ -292,7 +292,7 @@ impl Worktrees {
                 if folder.exists() {
                     let (state, ..) = self.examine(&record, &folder)?;
                     if record.has_work(&state.digest) {
-                        // It came after the changes were applied.
+                        // The work was added after the changes were applied.
                         record.phase = WorktreePhase::Kept;
                         locked.write(&record)?;
                         let shown = folder.display();
@@ -335,7 +335,7 @@ impl Worktrees {
         let tree = match self.tree(&record, folder) {
             Ok(tree) => tree,
             Err(error) => {
-                // Reported once; it stays as it is.
+                // Reported once. The worktree stays as it is.
                 record.phase = WorktreePhase::Kept;
                 locked.write(&record)?;
                 return Err(error);
@@ -350,14 +350,14 @@ impl Worktrees {
     }
 }
 
-/// Removes the folder of a worktree that is removed, if git or the supervisor of a command has written there since: they end
-/// a moment after the process that started them.
+/// Removes the folder of a removed worktree, if git or the supervisor of a command has written there since: they end a
+/// moment after the process that started them.
 fn sweep_orphan(folder: &Path) -> Result<(), IoError> {
     let is_name = folder.file_name().and_then(OsStr::to_str).is_some_and(is_name);
     if !is_name || !is_orphan(folder) {
         return Ok(());
     }
-    // No other process can make one of this name now.
+    // No other process can create a worktree with this name now.
     let Some(locked) = LockedRecord::claim(&record_path(folder))? else { return Ok(()) };
     if is_orphan(folder) {
         remove_all(folder)?;
@@ -365,7 +365,7 @@ fn sweep_orphan(folder: &Path) -> Result<(), IoError> {
     locked.remove()
 }
 
-/// Removes the folder of a linked work tree that git had not yet finished when it was killed.
+/// Removes the folder of a linked work tree that a killed git had not finished.
 fn remove_unfinished(common_dir: &Path, name: &str) -> Result<(), IoError> {
     let own = common_dir.join("worktrees").join(name);
     let is_empty = fs::metadata(own.join("gitdir")).map_or(true, |found| found.len() == 0);
@@ -376,11 +376,11 @@ pub(super) fn hidden_path(folder: &Path) -> PathBuf {
     folder.with_extension(REMOVED_EXTENSION)
 }
 
-/// Renames a worktree, so that no path leads there any more. Returns the new path.
+/// Renames a worktree, so that no path leads there any longer. Returns the new path.
 fn move_away(folder: &Path) -> Result<PathBuf, IoError> {
     let hidden = hidden_path(folder);
     match fs::rename(folder, &hidden) {
-        // The user has removed it.
+        // The user has removed the worktree.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(hidden),
         renamed => renamed.map(|()| hidden).io_context("rename", folder),
     }
@@ -392,7 +392,7 @@ fn move_back(folder: &Path) -> Result<(), IoError> {
 }
 
 impl Worktree {
-    /// Notes the commit that the branch is at, which is removed with it.
+    /// Records the current commit of the branch, which is removed with the worktree.
     pub(super) fn keep_tip(&mut self) -> Result<(), WorktreeError> {
         if let (Some(repository), Some(tree)) = (&mut self.record.repository, &self.tree) {
             let branch = format!("refs/heads/{}", super::branch_of(&self.record.name));
@@ -416,7 +416,7 @@ mod tests {
         }
     }
 
-    /// The user may have saved files in it since its changes were applied.
+    /// The user may have saved files in the worktree since its changes were applied.
     #[test]
     fn an_applied_worktree_that_can_not_be_examined_stays() {
         let temp = tempfile::tempdir().unwrap();
@@ -441,7 +441,7 @@ mod tests {
         let sentences = worktrees.sweep(None);
         assert!(sentences[0].contains("the worktree one stays"), "{sentences:?}");
         assert!(folder.join("mine").exists());
-        // Later it can be, and has work.
+        // Later, it can be examined, and has work.
         fs::write(&manifest, content).unwrap();
         let sentences = worktrees.sweep(None);
         assert!(sentences[0].contains("the worktree one has work"), "{sentences:?}");

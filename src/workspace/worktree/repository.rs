@@ -1,4 +1,4 @@
-//! The repository that a workspace is in, found without running git.
+//! The repository of a workspace, found without running git.
 
 use std::fs;
 use std::io::{self, Read};
@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use crate::workspace::{IoContext, IoError, open_input};
 
-/// The repository that a workspace is in.
+/// The repository of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Repository {
-    /// The folder of git for the work tree: `.git`, or that of a linked work tree.
+    /// The git folder of the work tree: `.git`, or that of a linked work tree.
     pub(super) git_dir: PathBuf,
     /// The folder that all work trees of the repository share.
     pub(super) common_dir: PathBuf,
     /// The top of the work tree; `None` for a bare repository.
     pub(super) top: Option<PathBuf>,
-    /// The workspace below the top; empty if it is the top.
+    /// The path of the workspace below the top; empty if it is the top.
     pub(super) subfolder: PathBuf,
 }
 
-/// Files of the folder of git that exist while an operation is under way, and its name.
+/// Files in the git folder that exist while an operation is under way, and the operation's name.
 const OPERATIONS: [(&str, &str); 6] = [
     ("MERGE_HEAD", "a merge"),
     ("rebase-merge", "a rebase"),
@@ -29,13 +29,14 @@ const OPERATIONS: [(&str, &str); 6] = [
     ("sequencer", "a sequence of picks"),
 ];
 
-/// The largest file of git that is read.
+/// The maximum size of a git file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
 impl Repository {
     /// Finds the repository of a workspace, whose path has no links.
     pub(super) fn find(workspace: &Path) -> Option<Self> {
-        // An error of a disk may pass, and a folder of git must not be taken for a folder without.
+        // Try twice: an error of a disk may be temporary, and a git repository must not be treated as a folder without
+        // git.
         Self::look_for(workspace).or_else(|| Self::look_for(workspace))
     }
 
@@ -47,7 +48,7 @@ impl Repository {
                 true => dot_git.canonicalize().ok(),
                 false => named_folder(&dot_git, "gitdir: "),
             };
-            // Git looks further up, too, if a folder of this name is no repository.
+            // Like git, continue in the parent folders if a folder of this name is not a repository.
             let Some(git_dir) = git_dir.filter(|git_dir| git_dir.join("HEAD").exists()) else {
                 continue;
             };
@@ -75,11 +76,11 @@ impl Repository {
     }
 }
 
-/// Returns the folder of git for a linked work tree of a repository.
+/// Returns the git folder for a linked work tree of a repository.
 ///
 /// # Errors
 ///
-/// Fails if the linked work trees can't be listed: one that is not found would be taken for removed.
+/// Fails if the linked work trees can't be listed, because an unlisted one would count as removed.
 pub(super) fn linked(common_dir: &Path, work_tree: &Path) -> Result<Option<PathBuf>, IoError> {
     let (all, file) = (common_dir.join("worktrees"), work_tree.join(".git"));
     let find = || -> io::Result<Option<PathBuf>> {
@@ -92,7 +93,7 @@ pub(super) fn linked(common_dir: &Path, work_tree: &Path) -> Result<Option<PathB
         Ok(None)
     };
     match find() {
-        // Git removes the folder with the last of them.
+        // Git removes the folder with the last linked work tree.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         found => found.io_context("list", &all),
     }
@@ -109,7 +110,7 @@ fn read(path: &Path) -> Option<String> {
     Some(text.trim_end_matches(['\n', '\r']).to_owned())
 }
 
-/// Returns the existing folder or file that a file of git names after a prefix.
+/// Returns the existing folder or file that a git file names after a prefix.
 pub(crate) fn named_folder(path: &Path, prefix: &str) -> Option<PathBuf> {
     let text = read(path)?;
     path.parent()?.join(text.strip_prefix(prefix)?).canonicalize().ok()

@@ -1,7 +1,7 @@
-//! Copies of files and folders, and what is in a folder.
+//! Copies of files and folders, and manifests of folders.
 //!
-//! A copied file shares its blocks with the original where the system can do that, and never its content: no hard
-//! links. What is read may be replaced by commands meanwhile, so no link is followed.
+//! A copied file shares its blocks with the original if the system supports that, but never its content: there are no
+//! hard links. Commands may replace the entries meanwhile, so no link is followed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -26,21 +26,22 @@ use crate::workspace::{IoContext, IoError};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TreeManifest(Vec<(Vec<u8>, String)>);
 
-/// A file or link as it is.
+/// The current content of a file or link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EntryContent {
-    /// There is nothing.
+    /// There is no entry.
     Absent,
     /// A regular file, with its content and whether it is executable.
     File(Vec<u8>, bool),
     /// A symbolic link, with its target.
     Link(PathBuf),
-    /// A folder, a pipe, a device: nothing that is carried over.
+    /// Another entry, such as a folder, a pipe or a device, which is not carried over.
     Other,
 }
 
 impl EntryContent {
-    /// Reads an entry below a folder, without following a link; there is nothing where a link is in the place of a folder.
+    /// Reads an entry below a folder, without following a link. The entry counts as absent if a link is in the place of
+    /// a folder.
     pub(super) fn read(top: &Dir, path: &Path) -> io::Result<Self> {
         let read = || {
             let (folder, name) = open_parent(top, path)?;
@@ -61,7 +62,7 @@ impl EntryContent {
         }
     }
 
-    /// Returns how many lines of it are not lines of another version.
+    /// Returns the number of its lines that are not lines of another version.
     pub(super) fn lines_not_in(&self, other: &Self) -> u64 {
         let mut others: BTreeMap<&[u8], u64> = BTreeMap::new();
         other.lines().for_each(|line| *others.entry(line).or_default() += 1);
@@ -102,13 +103,13 @@ impl EntryContent {
     }
 }
 
-/// Opens the folder of a tree, whose path is that of a user or in the folder for state.
+/// Opens the folder of a tree. Its path is given by the user or in the state folder.
 pub(super) fn open_tree(path: &Path) -> Result<Dir, IoError> {
     Dir::open_ambient_dir(path, ambient_authority()).io_context("open", path)
 }
 
 impl TreeManifest {
-    /// Reads what is in a folder.
+    /// Reads the entries of a folder.
     pub(super) fn of(top: &Dir) -> io::Result<Self> {
         let mut entries = Vec::new();
         let mut folders = vec![PathBuf::new()];
@@ -130,7 +131,7 @@ impl TreeManifest {
         Ok(Self(entries))
     }
 
-    /// Reads these paths of a folder; one may be absent.
+    /// Reads these paths of a folder, which may be absent.
     pub(super) fn of_paths(
         top: &Dir,
         paths: impl IntoIterator<Item = PathBuf>,
@@ -144,7 +145,7 @@ impl TreeManifest {
         Ok(Self(entries))
     }
 
-    /// Returns the digest of everything.
+    /// Returns the digest of all entries.
     pub(super) fn digest(&self) -> String {
         let mut hash = Sha256::new();
         for (path, digest) in &self.0 {
@@ -180,12 +181,12 @@ impl TreeManifest {
     }
 }
 
-/// Copies what is in a folder. Returns the paths that are neither files, folders nor links; they are left out.
+/// Copies the content of a folder. Returns the paths that are neither files, folders nor links; they are omitted.
 pub(super) fn copy_folder(from: &Path, to: &Path) -> Result<Vec<PathBuf>, IoError> {
     let (source_tree, target_tree) = (open_tree(from)?, open_tree(to)?);
     let mut left_out = Vec::new();
     let mut folders = vec![PathBuf::new()];
-    // The modes of folders come last: one may be read-only.
+    // The modes of folders are set last, because a folder may be read-only.
     let mut modes = Vec::new();
     while let Some(inside) = folders.pop() {
         let shown = from.join(&inside);
@@ -232,7 +233,7 @@ pub(super) fn remove_entry(folder: &Dir, name: &OsStr) -> io::Result<()> {
     }
 }
 
-/// Removes a file or a link, or a folder with everything in it, whatever its modes.
+/// Removes a file or a link, or a folder with everything in it, regardless of its modes.
 pub(super) fn remove_all(path: &Path) -> Result<(), IoError> {
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => remove_tree(path),
