@@ -72,8 +72,16 @@ fn report_unknown_variable(name: &str, origin: ValueOrigin, report: &mut ReadRep
         let nearest = Some(format!("{VARIABLE_PREFIX}{found}"));
         return report.problem(origin, ProblemKind::unknown("variable", name, nearest));
     }
-    let meant = key_spec::suggest_from_other_sections(&bare.to_lowercase());
-    let meant = meant.and_then(|path| key_spec::find_key(&path)?.variable());
+    let bare = bare.to_lowercase();
+    let meant = key_spec::suggest_from_other_sections(&bare);
+    let meant = meant.and_then(|path| key_spec::find_key(&path));
+    // The user means a limit to hold, and not to be ignored.
+    let is_named = meant.is_some_and(|key| key.last_part().starts_with(&bare));
+    let is_section = keys().iter().any(|key| key.path.split('.').next() == Some(&bare));
+    let meant = meant.and_then(KeySpec::variable);
+    if is_named || is_section {
+        return report.problem(origin, ProblemKind::unknown("variable", name, meant));
+    }
     let message = format!("no setting has this variable{}", did_you_mean(meant.as_deref()));
     report.notice(origin, message, NoticeCause::Other);
 }
@@ -198,6 +206,19 @@ mod tests {
         let expected = "ARCHITECT_SANBOX_MODE: unknown variable `ARCHITECT_SANBOX_MODE`, \
                         did you mean `ARCHITECT_SANDBOX_MODE`?";
         assert_eq!((problems, notices.len()), (vec![expected.to_owned()], 0));
+    }
+
+    /// Fault K2: a limit that is meant is not ignored.
+    #[test]
+    fn a_variable_without_its_section_is_a_mistake() {
+        let (_, problems, notices) =
+            from(&[("ARCHITECT_BUDGET_USD", "0"), ("ARCHITECT_SANDBOX", "x")]);
+        let expected = [
+            "ARCHITECT_BUDGET_USD: unknown variable `ARCHITECT_BUDGET_USD`, did you mean \
+             `ARCHITECT_LIMITS_BUDGET_USD`?",
+            "ARCHITECT_SANDBOX: unknown variable `ARCHITECT_SANDBOX`",
+        ];
+        assert_eq!((problems, notices.len()), (expected.map(str::to_owned).into(), 0));
     }
 
     #[test]

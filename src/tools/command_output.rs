@@ -57,6 +57,7 @@ struct Arguments {
     /// The first line to read, counted from 1. Default: what was not read yet.
     offset: Option<u64>,
     /// How many lines to read. Default: 200.
+    #[schemars(range(min = 1))]
     limit: Option<u64>,
     /// For how many seconds to wait for output that was not read yet. Default: 0.
     wait: Option<u64>,

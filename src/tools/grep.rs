@@ -57,6 +57,7 @@ struct Arguments {
     /// A glob for the files, like `*.rs` or `src/**/*.py`.
     file_pattern: Option<String>,
     /// Matches to show. Default: 30.
+    #[schemars(range(min = 1))]
     max_results: Option<u64>,
     /// Whether upper and lower case differ. Default: true.
     case_sensitive: Option<bool>,

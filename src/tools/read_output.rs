@@ -36,6 +36,7 @@ struct Arguments {
     /// The first line to read, counted from 1. Default: 1.
     offset: Option<u64>,
     /// How many lines to read. Default: 200.
+    #[schemars(range(min = 1))]
     limit: Option<u64>,
     /// How many bytes of the first line to leave out, for a line that is longer than a page. Default: 0.
     byte: Option<u64>,

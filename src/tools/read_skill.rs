@@ -56,6 +56,7 @@ struct Arguments {
     /// The first line to read, counted from 1. Default: 1.
     offset: Option<u64>,
     /// How many lines to read. Default: all.
+    #[schemars(range(min = 1))]
     limit: Option<u64>,
 }
 

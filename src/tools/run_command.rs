@@ -150,6 +150,7 @@ struct Arguments {
     cwd: Option<String>,
     /// Seconds after which it is ended. Give it more for builds and tests that take long. In the background: seconds within
     /// which it has to be ready.
+    #[schemars(range(min = 1, max = MAX_TIMEOUT))]
     timeout: Option<u64>,
     /// Variables that are added to its environment.
     #[serde(default)]

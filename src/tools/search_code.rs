@@ -54,6 +54,7 @@ struct Arguments {
     /// Lines to show around each match. Default: 2.
     context_lines: Option<u64>,
     /// Matches to show. Default: 20.
+    #[schemars(range(min = 1))]
     max_results: Option<u64>,
     /// Whether upper and lower case differ. Default: true.
     case_sensitive: Option<bool>,

@@ -49,7 +49,7 @@ pub(crate) struct BatchArgs {
     #[arg(long, value_name = "I/N")]
     pub(crate) shard: Option<Shard>,
 
-    /// Run tasks that failed with exit code 1 or 5 again, in new sessions
+    /// Run tasks that failed with exit code 1, 4 or 5 again, in new sessions
     #[arg(long)]
     pub(crate) retry_failed: bool,
 

@@ -70,7 +70,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
 
-    /// Run variants that failed with exit code 1 or 5 again, in new sessions
+    /// Run variants that failed with exit code 1, 4 or 5 again, in new sessions
     #[arg(long)]
     pub(crate) retry_failed: bool,
 

@@ -23,7 +23,10 @@ pub(crate) fn run(args: &DemoArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let code = task::run(&demo.setup, task, &args.output, None)?;
     let passes = run_test(&demo, "after", &say)?;
     if args.keep {
-        say(&format!("The workspace stays at {}", demo.keep_workspace().display()));
+        output::print_stderr(&format!(
+            "The workspace stays at {}",
+            demo.keep_workspace().display()
+        ));
     }
     match (code, passes) {
         (0, false) => Err(CliError::failed("the test still fails")),

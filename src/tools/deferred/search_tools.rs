@@ -21,6 +21,7 @@ struct Arguments {
     /// Words of names and descriptions, such as "create issue", or exact names of tools.
     query: String,
     /// How many tools to return. Default: 5.
+    #[schemars(range(min = 1))]
     max_results: Option<usize>,
 }
 

@@ -36,7 +36,7 @@ pub struct RunResult {
     pub exit_code: u8,
     /// The final answer, or a sentence with the reason why it is missing.
     pub output: Arc<str>,
-    /// The final answer as JSON, if it satisfies the requested schema.
+    /// The final answer as JSON, if a run with a requested schema ended as `llm_done`.
     pub structured_output: Option<Value>,
     /// The number of replies with tool calls.
     pub steps: u32,
@@ -50,9 +50,10 @@ pub struct RunResult {
     /// The effort of the model, if set by the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
-    /// The tool calls, in call order.
+    /// The tool calls of this process, in call order.
     pub tools_used: Vec<ToolUsed>,
-    /// The changed files, each listed once.
+    /// The files that the file tools of this process changed, each listed once. `architect diff` prints the changes of the
+    /// session, also those by commands.
     #[serde(serialize_with = "files")]
     #[schemars(with = "Vec<ModifiedFile>")]
     pub files_modified: Vec<FileChange>,

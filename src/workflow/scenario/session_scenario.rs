@@ -13,7 +13,9 @@ use crate::journal::{
     JournalError, SessionHistory, SessionId, SessionStore, StoredContent, StoredRecord,
     WorkspaceIdentity,
 };
-use crate::machine::{Authorization, CallIntent, CheckResult, Effect, Event, StateKind};
+use crate::machine::{
+    Authorization, CallIntent, CheckResult, Effect, Event, StateKind, StopReason,
+};
 use crate::types::{
     CallId, ConversationItem, Fault, MessageOrigin, MicroUsd, Price, Reply, ReplyFinish, ReplyPart,
     RetryAdvice, Signal, ToolCall, ToolResult,
@@ -155,9 +157,14 @@ fn expectations_from(
     let tools = Some(calls.iter().map(tool).collect());
     let expect = Expectations { files, tools, ..Expectations::default() };
     let Some(outcome) = past.machine.state.outcome() else { return expect };
+    // A scenario has no output to close, and sends a signal instead.
+    let reason = match outcome.reason {
+        StopReason::UserInterrupt(Signal::Pipe) => StopReason::UserInterrupt(Signal::Interrupt),
+        reason => reason,
+    };
     Expectations {
-        exit_code: Some(outcome.reason.exit_code()),
-        stop_reason: Some(outcome.reason.name().to_owned()),
+        exit_code: Some(reason.exit_code()),
+        stop_reason: Some(reason.name().to_owned()),
         steps: Some(past.machine.state.run().steps),
         output: outcome.output.as_deref().map(|text| TextPattern::Exact(text.to_owned())),
         ..expect

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use architect::hooks::{HookChanges, HookFailurePolicy, HookInput, HookMatcher, HookOutput, Hooks};
 use architect::port::{EffectContext, HookOutcome, HookPoint};
-use architect::types::FaultKind;
+use architect::types::{FaultKind, ToolStatus};
 
 use super::fixture::{PointLog, ScriptedReply, always_answer, denial, logging_hooks, run};
 
@@ -64,10 +64,8 @@ fn a_hook_before_a_call_changes_prompt_and_tools_of_that_call() {
 
 #[test]
 fn a_tool_that_a_hook_has_removed_is_not_called() {
-    let changes = HookChanges {
-        tools: Some(vec!["read_file".to_owned()]),
-        ..HookChanges::default()
-    };
+    let changes =
+        HookChanges { tools: Some(vec!["read_file".to_owned()]), ..HookChanges::default() };
     let hooks = at(HookPoint::PreLlmCall, HookOutput::Continue(changes));
     let ended = run(&[WRITE, ScriptedReply::Text("done")], hooks);
     let (status, text) = &ended.results()[0];
