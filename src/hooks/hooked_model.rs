@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::hook_input::HookInput;
 use super::hook_list::{HookBlock, HookChainResult, Hooks};
-use super::hooked_tools::HookedTools;
+use super::hooked_tools::{HookedTools, OfferedTools};
 use crate::machine::CallPurpose;
 use crate::port::{
     EffectContext, HookPoint, Model, ModelCall, ModelRequest, PreCallHooks, ReplyDelta,
-    RequestDigest, ToolSpec, Toolbox, lock,
+    RequestDigest, Toolbox, lock,
 };
 use crate::types::{Fault, FaultKind, MessageOrigin, Reply, UserMessage};
 
@@ -30,7 +30,7 @@ struct HookedModelState {
     hooks: Arc<Hooks>,
     prompt: Arc<str>,
     system: Arc<str>,
-    tools: Arc<[ToolSpec]>,
+    offered: OfferedTools,
     next: Mutex<NextModelCall>,
 }
 
@@ -41,27 +41,12 @@ struct NextModelCall {
     has_begun: bool,
     /// The replaced system prompt.
     system: Option<Arc<str>>,
-    /// The remaining tools.
-    tools: Option<Arc<[ToolSpec]>>,
     /// The fault of a call that a hook has blocked.
     blocked: Option<Fault>,
     /// Texts for the model from hooks after its last reply.
     context: Vec<String>,
     /// Whether the context was compacted since the last call.
     was_compacted: bool,
-}
-
-/// The tools that the hooks before the last model call have left.
-#[derive(Clone)]
-pub(super) struct OfferedTools(Arc<HookedModelState>);
-
-impl OfferedTools {
-    /// Returns whether a hook has removed a tool.
-    pub(super) fn lacks(&self, tool: &str) -> bool {
-        let has_tool = |tools: &[ToolSpec]| tools.iter().any(|spec| *spec.name == *tool);
-        let left = &lock(&self.0.next).tools;
-        left.as_ref().is_some_and(|left| !has_tool(left) && has_tool(&self.0.tools))
-    }
 }
 
 /// Returns a model and a toolbox with hooks around their calls, and the runner for the hooks before model calls. They
@@ -71,11 +56,11 @@ pub fn with_hooks(
     hooks: &Arc<Hooks>,
     (prompt, system): (Arc<str>, Arc<str>),
 ) -> (HookedModel, HookedTools, PreCallHookRunner) {
-    let (next, tools) = (Mutex::default(), toolbox.specs());
-    let shared =
-        Arc::new(HookedModelState { hooks: Arc::clone(hooks), prompt, system, tools, next });
+    let (next, offered) = (Mutex::default(), OfferedTools::new(toolbox.specs()));
+    let toolbox = HookedTools::new(toolbox, Arc::clone(hooks), offered.clone());
+    let hooks = Arc::clone(hooks);
+    let shared = Arc::new(HookedModelState { hooks, prompt, system, offered, next });
     let runner = PreCallHookRunner(Arc::clone(&shared));
-    let toolbox = HookedTools::new(toolbox, Arc::clone(hooks), OfferedTools(Arc::clone(&shared)));
     (HookedModel { model, shared }, toolbox, runner)
 }
 
@@ -87,8 +72,7 @@ impl HookedModelState {
         let what = if is_start { "the run" } else { "the call" };
         if let HookInput::PreLlmCall { system, tools } = chain.input {
             next.system = (system != self.system).then_some(system);
-            let left = || self.tools.iter().filter(|tool| tools.contains(&tool.name)).cloned();
-            next.tools = (tools.len() != self.tools.len()).then(|| left().collect());
+            self.offered.limit_to(&tools);
         }
         next.blocked = chain.blocked.map(|blocked| blocked_fault(what, &blocked));
         next.blocked.is_some()
@@ -106,14 +90,14 @@ impl PreCallHooks for PreCallHookRunner {
     }
 
     fn run(&self, _: CallPurpose, scope: &EffectContext) -> Vec<UserMessage> {
-        let HookedModelState { hooks, prompt, system, tools, .. } = &*self.0;
+        let HookedModelState { hooks, prompt, system, offered, .. } = &*self.0;
         let (mut texts, was_compacted, has_begun) = {
             let mut next = lock(&self.0.next);
             let context = take(&mut next.context);
             (context, take(&mut next.was_compacted), replace(&mut next.has_begun, true))
         };
         let start = HookInput::SessionStart { prompt: Arc::clone(prompt) };
-        let tools = tools.iter().map(|tool| Arc::clone(&tool.name)).collect();
+        let tools = offered.all().iter().map(|tool| Arc::clone(&tool.name)).collect();
         let call = HookInput::PreLlmCall { system: Arc::clone(system), tools };
         let start = (!has_begun).then_some(start);
         let compacted = was_compacted.then_some(HookInput::PostCompact);
@@ -140,9 +124,10 @@ impl Model for HookedModel {
                 if let Some(fault) = next.blocked.take() {
                     return Err(fault);
                 }
-                is_altered = next.system.is_some() || next.tools.is_some();
+                let left = self.shared.offered.left();
+                is_altered = next.system.is_some() || left.is_some();
                 let system = next.system.as_ref().unwrap_or(ask.system);
-                let tools = next.tools.as_ref().unwrap_or(ask.tools);
+                let tools = left.as_ref().unwrap_or(ask.tools);
                 self.model.prepare(&ModelRequest { system, tools, ..*ask })?
             }
             CallPurpose::Compaction | CallPurpose::Closing => self.model.prepare(ask)?,

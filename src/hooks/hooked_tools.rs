@@ -1,15 +1,14 @@
 //! Hooks around tool calls.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
 use super::hook_input::HookInput;
 use super::hook_list::{HookChainResult, Hooks};
-use super::hooked_model::OfferedTools;
 use crate::port::{
     AuthorizationOutcome, EffectContext, HookOutcome, HookPoint, PreparedCall,
-    SHOWN_ARGUMENT_CHARS, ToolSpec, Toolbox,
+    SHOWN_ARGUMENT_CHARS, ToolSpec, Toolbox, lock,
 };
 use crate::types::{
     CallAccess, FileAction, FilePath, TimeSpan, ToolArguments, ToolCall, ToolResult, ToolStatus,
@@ -31,6 +30,42 @@ impl HookedTools {
     /// Returns a toolbox with hooks around its calls. Calls of tools that a hook has removed from the request are denied.
     pub(super) fn new(tools: Arc<dyn Toolbox>, hooks: Arc<Hooks>, offered: OfferedTools) -> Self {
         Self { tools, hooks, offered }
+    }
+}
+
+/// The tools of a run, and those that the hooks before the last model call have left.
+#[derive(Clone)]
+pub(super) struct OfferedTools {
+    all: Arc<[ToolSpec]>,
+    left: Arc<Mutex<Option<Arc<[ToolSpec]>>>>,
+}
+
+impl OfferedTools {
+    /// Returns all tools, of which hooks have removed none.
+    pub(super) fn new(all: Arc<[ToolSpec]>) -> Self {
+        Self { all, left: Arc::default() }
+    }
+
+    /// Returns all tools of the run.
+    pub(super) fn all(&self) -> &[ToolSpec] {
+        &self.all
+    }
+
+    /// Removes the tools without these names from the next call.
+    pub(super) fn limit_to(&self, names: &[Arc<str>]) {
+        let left = || self.all.iter().filter(|tool| names.contains(&tool.name)).cloned();
+        *lock(&self.left) = (names.len() != self.all.len()).then(|| left().collect());
+    }
+
+    /// Returns the remaining tools; `None` if hooks have removed none.
+    pub(super) fn left(&self) -> Option<Arc<[ToolSpec]>> {
+        lock(&self.left).clone()
+    }
+
+    /// Returns whether hooks have removed a tool.
+    fn lacks(&self, tool: &str) -> bool {
+        let has_tool = |tools: &[ToolSpec]| tools.iter().any(|spec| *spec.name == *tool);
+        self.left().is_some_and(|left| !has_tool(&left) && has_tool(&self.all))
     }
 }
 
