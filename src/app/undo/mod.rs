@@ -38,10 +38,8 @@ pub enum UndoError {
     /// The session has no recorded states.
     #[error("session {0} has no recorded states of its files{1}")]
     NothingRecorded(SessionId, String),
-    /// The session has no recorded states, and none was to be recorded, if checkpoints were enabled.
-    #[error(
-        "session {0} has no recorded states of its files: it changed nothing, or checkpoints.enabled was false"
-    )]
+    /// The session made no call that may change a file.
+    #[error("session {0} has changed no files")]
     NothingChanged(SessionId),
     /// No state is recorded for this record.
     #[error("the files just after record {seq} are not recorded: {reason}")]

@@ -40,7 +40,10 @@ impl<'a> StateList<'a> {
                 (Some(parent), _) => format!("; those of {} have them", parent.session),
                 (None, _) if history.is_imported_setup() => "; an import contains none".to_owned(),
                 (None, Some(failed)) => failed,
-                (None, None) => return Err(UndoError::NothingChanged(session).into()),
+                (None, None) if history.change_records.is_empty() => {
+                    return Err(UndoError::NothingChanged(session).into());
+                }
+                (None, None) => ": it changed nothing, or checkpoints.enabled was false".into(),
             };
             return Err(UndoError::NothingRecorded(session, reason).into());
         }

@@ -9,7 +9,6 @@ use architect::app::{
     AppError, ProcessEnv, RecordedChanges, UndoError, UndoSession, UndoTarget,
     complete_pending_restore, watch_writes,
 };
-use architect::config::Config;
 use architect::journal::{ForkOptions, JournalError, SessionId};
 use architect::types::{FilePath, pluralize};
 use architect::view::sanitize;
@@ -40,7 +39,7 @@ pub(crate) fn diff(args: &DiffArgs, world: &ProcessEnv) -> Result<u8, CliError> 
     let between = args.range.as_deref().map(parse_range).transpose()?;
     stored.complete_restore(session, world)?;
     let changes = match RecordedChanges::load(&stored.store, session, between) {
-        Err(error) if is_of_no_changes(&error, &stored.config) => RecordedChanges::default(),
+        Err(error) if is_of_no_changes(&error) => RecordedChanges::default(),
         changes => changes?,
     };
     if changes.is_open && between.is_none() {
@@ -159,7 +158,7 @@ fn restore_files(
     }
     let config = config_options::load_layers(&args.layers, world)?;
     let opened = UndoSession::open(&config, world, &stored.store, session);
-    if opened.as_ref().is_err_and(|error| is_of_no_changes(error, &config)) {
+    if opened.as_ref().is_err_and(is_of_no_changes) {
         output::print_stderr(NOTHING_TO_UNDO);
         return Ok(0);
     }
@@ -284,10 +283,8 @@ fn confirm(args: &UndoArgs, undo: &UndoSession, patches: &[ChangePatch]) -> Resu
     }
 }
 
-/// Returns whether a session has no states because it has changed nothing: its changes would have been recorded.
-fn is_of_no_changes(error: &AppError, config: &Config) -> bool {
+fn is_of_no_changes(error: &AppError) -> bool {
     matches!(error, AppError::Undo(UndoError::NothingChanged(_)))
-        && config.settings.checkpoints.enabled
 }
 
 /// A running session is a refusal, not wrong usage.

@@ -162,7 +162,7 @@ fn a_variable_that_no_setting_has_is_no_matter_of_trust() {
     let model = world.script_model(DONE);
     let mut command = world.command(&["run", "x", "--model", &model]);
     let ran = wait_for_exit(command.env("ARCHITECT_MODEL", "x").spawn().unwrap());
-    assert_eq!(ran.code, 0);
+    assert_eq!(ran.code, 3);
     assert!(ran.err.contains("did you mean `ARCHITECT_LLM_MODEL`?"), "{}", ran.err);
     assert!(!ran.err.contains("trust"), "{}", ran.err);
 }
