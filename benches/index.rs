@@ -1,4 +1,4 @@
-//! What an index of a hundred thousand files costs, and how long a run waits for it.
+//! The cost of an index of a hundred thousand files, and how long a run waits for it.
 //!
 //! `cargo bench --bench index` prints how long it takes to index all files, to give up because there was no time for
 //! all of them, and to read a stored index again. `INDEX_FILES` sets another number of files.
