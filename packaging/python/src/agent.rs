@@ -55,10 +55,10 @@ struct DollarPrice {
 /// A tool: name, description, schema, whether it only reads, time limit in seconds, function.
 type ToolParts = (String, String, String, bool, Option<f64>, Py<PyAny>);
 
-/// What a run gives back: the document of its result, and the exception of the signal that has interrupted it.
+/// The output of a run: the document of its result, and the exception of the signal that interrupted it, if one did.
 type RunOutput = (String, Option<Py<PyAny>>);
 
-/// How often a waiting thread looks whether Python has a signal for it.
+/// Interval at which a waiting thread checks for a signal in Python.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[pymethods]
@@ -208,7 +208,7 @@ fn app_error(error: AppError) -> PyErr {
 }
 
 fn function_tool(parts: ToolParts) -> PyResult<FunctionTool> {
-    /// What the Python part of a tool returns.
+    /// The return value of a tool's Python part.
     #[derive(Deserialize)]
     struct Outcome {
         is_ok: bool,
