@@ -69,7 +69,7 @@ impl Browser {
 
     /// Loads a file, and waits until it is loaded.
     pub(crate) fn open(&self, file: &Path) {
-        // What the page of a new tab requests is not this page's.
+        // The requests of a new tab's page are not those of the loaded page.
         self.send("/url", &json!({ "url": "about:blank" }));
         self.take_requests();
         self.send("/url", &json!({ "url": format!("file://{}", file.display()) }));

@@ -1,5 +1,5 @@
-//! What each guard of the chart means, defined a second time: by the public facts of a state and its rules, with arithmetic
-//! of its own. No function of the machine that decides anything is asked, so that a wrong one can't agree with itself.
+//! A second definition of each guard of the chart: by the public facts of a state and its rules, with arithmetic of its
+//! own. It calls no function of the machine that decides anything, so that a wrong one can't agree with itself.
 
 use architect::machine::{
     Authorization, CallAttempt, CallPurpose, CallState, CallingStage, CheckResult, DeadlineKind,

@@ -328,7 +328,7 @@ fn reserves_budget(state: &State) -> bool {
         && max_tokens.is_none_or(|most| tokens <= most.max(used.tokens))
 }
 
-/// What the types don't enforce.
+/// Invariants of a state's fields that the types don't enforce.
 fn shape(state: &State) -> bool {
     match state {
         State::Executing(executing) => {

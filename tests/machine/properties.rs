@@ -160,7 +160,7 @@ impl RandomRun {
         }
     }
 
-    /// What every API format requires of a history.
+    /// Checks the rules for a history that every API format has.
     fn check_conversation(&self) {
         let entries = self.fold.conversation.entries();
         let first = entries.first().map(|entry| &entry.item);
@@ -429,7 +429,7 @@ proptest! {
     #[test]
     fn after_an_interrupt_nothing_is_sent(rules in rules(), before in choices(100), after in choices(50)) {
         let life = RandomRun::begin(rules).drive(&before, |_, _| true);
-        // What is due at this moment comes first, and may be the end.
+        // The deadlines of this moment come first, and may end the run.
         let now = life.fold.state.run().now;
         let life = life.apply(Event::Tick { now });
         let was_over = life.is_over();

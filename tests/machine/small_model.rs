@@ -83,7 +83,7 @@ pub(crate) fn rules() -> RunRules {
     }
 }
 
-/// A start for the explorer: rules, and how many events there are.
+/// A start for the explorer: rules, and a set of events.
 #[derive(Clone)]
 pub(crate) struct SmallModel {
     pub(crate) name: &'static str,
@@ -91,8 +91,9 @@ pub(crate) struct SmallModel {
     pub(crate) words: EventSet,
 }
 
-/// How many kinds of events there are. Many reach every transition; few reach further. Sub-agents have a set of their
-/// own, since their budget shares make another state of almost every one. So do commands in the background.
+/// A set of kinds of events. Large sets reach every transition; small ones get further from the start. Sub-agents have
+/// a set of their own, since their budget shares make another state of almost every one. So do commands in the
+/// background.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum EventSet {
     Large,

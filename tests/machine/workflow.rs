@@ -265,7 +265,7 @@ fn every_reachable_state_keeps_the_rules() {
     }
 }
 
-/// Without the user, every path is finite: the states are taken away that lead to no other, and none is left.
+/// Without the user, every path is finite: if states without successors are removed repeatedly, none is left.
 #[test]
 fn every_path_ends() {
     for program in programs() {
