@@ -28,7 +28,7 @@ const BUDGET: &str = "ARCHITECT_TEST_WORKER_BUDGET";
 const CELLS: usize = 40;
 const STEPS: usize = 3;
 
-/// What a call costs, and what is reserved for it.
+/// The cost of a call, and the amount that is reserved for it.
 const COST: u64 = 7;
 const WORST: u64 = 10;
 
@@ -83,7 +83,7 @@ fn work() {
             CellClaim::BudgetReached | CellClaim::NothingLeft => return,
         };
         let mut session = sessions.open(lease.session);
-        // A process that looks whether it is running has the lock for a moment.
+        // The lock is held for a moment by a process that checks whether the session runs.
         wait_until("no other process runs this session", || session.try_lock().is_ok());
         let outcome = loop {
             let step = sessions.steps(lease.session);

@@ -33,7 +33,7 @@ impl Clock for TestClock {
     }
 }
 
-/// No session is open, and nothing is known of the cost of lost calls.
+/// Reports that no session is open, and that the costs of lost calls are unknown.
 pub(super) struct NoSessions;
 
 impl SessionProbe for NoSessions {

@@ -24,7 +24,7 @@ use crate::kit::model::{FakeCall, call, model, reply, text};
 use crate::kit::run::{self, done, output, reason, results};
 use crate::kit::tools::{FakeTools, argument, ok};
 
-/// What the model does with a request.
+/// The model's reply to a request.
 #[derive(Clone)]
 pub(crate) enum ScriptedReply {
     Text(&'static str),
@@ -189,7 +189,7 @@ pub(crate) fn logging_hooks(log: &PointLog) -> Hooks {
     })
 }
 
-/// Returns a hook that always returns the same.
+/// Returns a hook that always gives the same answer.
 pub(crate) fn always_answer(
     answer: HookOutput,
 ) -> impl Fn(&HookInput, &EffectContext) -> Result<HookOutput, HookError> + Send + Sync + 'static {
