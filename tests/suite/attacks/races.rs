@@ -1,4 +1,4 @@
-//! Attacks on the time between a check and what it was for: a folder is swapped for a link while a tool uses it.
+//! Attacks on the time between a check and the checked action: a folder is swapped for a link while a tool uses it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,7 +22,8 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Makes a call again and again while the folder `d` of the workspace is a plain one and a link to another one in turns.
+/// Makes a call again and again while the folder `d` of the workspace alternates between a folder and a link to another
+/// one.
 fn swapping(world: &ToolFixture, target: &str, tool: &str, arguments: &Value) -> Vec<String> {
     let end = AtomicBool::new(false);
     let path = &world.path;
