@@ -32,7 +32,7 @@ fn main() {
     report("stored a while ago", || WorkspaceIndex::build(&root, &stored).expect("an index"));
 }
 
-/// Makes a workspace of packages with folders, as large projects are, and a list of what is ignored in each.
+/// Makes a workspace of packages with folders, as large projects are, and a list of ignored files in each.
 fn make(workspace: &Path, files: usize) {
     for package in 0..files.div_ceil(1_000) {
         for module in 0..20 {

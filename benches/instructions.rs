@@ -177,7 +177,7 @@ fn count(index: usize, times: u32) -> u64 {
     count.trim().replace(',', "").parse().unwrap()
 }
 
-/// Prints the counts, and returns what is wrong with them.
+/// Prints the counts, and returns the problems with them.
 fn compare(counts: &BTreeMap<&str, u64>, path: &Path) -> Vec<String> {
     let mut wrong = Vec::new();
     let stored: BTreeMap<String, u64> =

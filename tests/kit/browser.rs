@@ -75,7 +75,7 @@ impl Browser {
         self.send("/url", &json!({ "url": format!("file://{}", file.display()) }));
     }
 
-    /// Runs a function's body in the page, and returns what it returns.
+    /// Runs a function's body in the page, and returns its result.
     pub(crate) fn run(&self, script: &str) -> Value {
         self.send("/execute/sync", &json!({ "script": script, "args": [] }))
     }
@@ -165,7 +165,7 @@ impl Browser {
     }
 }
 
-/// Returns the folder for what a test keeps to be looked at.
+/// Returns the folder for files that a test keeps for inspection.
 pub(crate) fn artefacts() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("screenshots");
     fs::create_dir_all(&folder).unwrap();

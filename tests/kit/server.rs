@@ -168,7 +168,7 @@ impl Server {
         })
     }
 
-    /// Returns a server whose last reply serves all further requests too.
+    /// Returns a server whose last reply also serves all further requests.
     pub(crate) fn repeating(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
         let replies: Vec<ScriptedReply> = replies.into_iter().collect();
         Self::start(move |number, _| replies[number.min(replies.len() - 1)].clone())
@@ -225,7 +225,7 @@ impl Server {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many requests have arrived.
+    /// Waits until this number of requests have arrived.
     pub(crate) fn wait_for(&self, count: usize) -> Vec<ReceivedRequest> {
         let until = Instant::now() + MAX_WAIT;
         loop {
@@ -265,7 +265,7 @@ impl ServerState {
         Ok(())
     }
 
-    /// Returns whether the connection goes on.
+    /// Returns whether the connection continues.
     fn perform(&self, act: &ReplyStep, mut stream: &TcpStream) -> io::Result<bool> {
         match act {
             ReplyStep::Write(bytes) => stream.write_all(bytes)?,

@@ -13,7 +13,7 @@ use architect::types::{
 
 use crate::small_model;
 
-/// The answers of the environment, each time that it is asked.
+/// The fixed answers of the environment.
 struct FixedReplies {
     reply: Result<Reply, Fault>,
     status: ToolStatus,
@@ -123,7 +123,7 @@ impl RunTrace {
     }
 }
 
-/// Rules whose only limits are those that are set.
+/// Returns rules with these limits and no others.
 fn rules(bounds: CountLimits) -> RunRules {
     let loops = LoopDetection { warn_at: 100, end_at: 100 };
     RunRules { bounds, loop_detection: loops, has_checks: true, ..RunRules::default() }

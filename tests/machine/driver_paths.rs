@@ -51,8 +51,8 @@ pub(crate) fn play(rules: &RunRules, path: &[Event]) -> Vec<usize> {
     expected
 }
 
-/// Returns the events of a path as they are in a run, where ids and times are not canonical, and the numbers of the
-/// transitions that they lead to. A path that doesn't end is interrupted.
+/// Returns the events of a path as they occur in a run, where ids and times are not canonical, and the numbers of the
+/// transitions to which they lead. A path that doesn't end is interrupted.
 fn plan(rules: &RunRules, scaled: &RunRules, path: &[Event]) -> (VecDeque<Event>, Vec<usize>) {
     let first = |rules: &RunRules| start(rules.clone(), small_model::task()).state;
     let (mut explored, mut played) = (canonical(first(rules)), first(scaled));
@@ -150,7 +150,7 @@ fn scaled_rules(rules: &RunRules) -> RunRules {
     rules
 }
 
-/// The ports of a run, which return what the next event says.
+/// The ports of a run, which return the content of the next event.
 #[derive(Clone, Default)]
 struct Script(Arc<Mutex<ScriptState>>);
 

@@ -278,7 +278,7 @@ fn attempt(attempt: &mut CallAttempt, shift: TimeSpan, mut fresh: impl FnMut(&mu
     }
 }
 
-/// Returns what the search through all states of all small models finds, which takes place once for all tests.
+/// Returns the results of the search through all states of all small models, which runs once for all tests.
 pub(crate) fn complete_search() -> &'static [(&'static str, SearchReport)] {
     static FOUND: OnceLock<Vec<(&'static str, SearchReport)>> = OnceLock::new();
     FOUND.get_or_init(|| {

@@ -361,8 +361,8 @@ proptest! {
         life.drive(&choices, is_answer);
     }
 
-    /// A provider that stays within what was reserved never exceeds the budget. (The replies of the small model use less than
-    /// any conversation here reserves.)
+    /// A provider that uses no more than the reserved amounts never exceeds the budget. (The replies of the small model
+    /// use less than any conversation here reserves.)
     #[test]
     fn nothing_is_overspent(rules in rules(), choices in choices(400)) {
         let limits = rules.limits.clone();

@@ -1,5 +1,5 @@
-//! Every pair of consecutive transitions of the chart: which of them the explorer and the driver take, and which are
-//! impossible.
+//! Every pair of consecutive transitions of the chart: pairs that the explorer and the driver take, and impossible
+//! ones.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;

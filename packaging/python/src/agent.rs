@@ -102,8 +102,9 @@ impl Agent {
 }
 
 impl Agent {
-    /// Runs on a thread of its own, while this one waits for its end and for signals. The first signal whose handler in
-    /// Python raises an exception interrupts the run; the second one doesn't wait for its end.
+    /// Runs a task on a new thread, while the current one waits for the end and for signals. The first signal whose
+    /// Python handler raises an exception interrupts the run; after the second one, `drive` returns without waiting for
+    /// the end.
     fn drive(
         &self,
         py: Python<'_>,

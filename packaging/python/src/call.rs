@@ -45,7 +45,7 @@ impl Drop for Done {
 }
 
 impl HostFunction {
-    /// Calls the function, and waits for its result or for the cancellation. The thread of a cancelled call goes on.
+    /// Calls the function, and waits for its result or for the cancellation. The thread of a cancelled call continues.
     pub(crate) fn call(
         &self,
         argument: &str,

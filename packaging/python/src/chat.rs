@@ -108,7 +108,7 @@ impl ChatRequest {
         &self.json
     }
 
-    /// Parses what the function has returned.
+    /// Parses the return value of the function.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ fn tokens(bytes: usize) -> Tokens {
     Tokens(bytes.div_ceil(BYTES_PER_TOKEN) as u64)
 }
 
-/// Returns a fault, whose message goes to logs and terminals.
+/// Returns a fault, whose message is printed in logs and on terminals.
 pub(crate) fn fault(kind: FaultKind, message: &str) -> Fault {
     let plain: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     Fault::new(kind, plain)

@@ -1,4 +1,4 @@
-//! The rules of a run, of which the caller gives only those that differ from the defaults.
+//! The rules of a run. The caller gives only those that differ from the defaults.
 
 use architect::types::{
     ContextLimits, CountLimits, EffectTimeouts, LimitBaseline, LongInputPrice, LoopDetection,

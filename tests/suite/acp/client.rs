@@ -18,7 +18,7 @@ use crate::kit::cli::CliFixture;
 /// Time limit for a message.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running agent, and what it has sent.
+/// A running agent, and the messages that it has sent.
 pub(super) struct AcpClient {
     child: Child,
     input: Option<ChildStdin>,

@@ -40,7 +40,7 @@ impl Workspace {
         self.home.program("git", &self.folder).args(args).output().unwrap();
     }
 
-    /// Returns the exit code, and what is printed for people.
+    /// Returns the exit code, and the output for people.
     fn architect(&self, args: &[&str]) -> (i32, String) {
         let output = self.home.program(PROGRAM, &self.folder).args(args).output().unwrap();
         let printed = String::from_utf8_lossy(&output.stderr).into_owned();

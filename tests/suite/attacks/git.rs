@@ -856,7 +856,7 @@ const LINES: &[AttackRow] = &[
         "git -C lib status",
     ),
     attack_row(
-        // Files outside stand for what an earlier run has left in a private cache.
+        // Files outside stand in for those that an earlier run has left in a private cache.
         "pointer that led nowhere, and is led outside by a link",
         "git init -q . && git add a && git commit -qm one && git init -q lib && \
          git -C lib commit -q --allow-empty -m l && mkdir ../o && mv lib/.git ../o/e && \

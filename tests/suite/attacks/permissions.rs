@@ -77,7 +77,7 @@ const NOT_READING: &[&str] = &[
     "x=(a)b touch x",
     "echo ${x/a/$(touch x)}",
     "case $(touch x) in *) ls;; esac",
-    // Variables that decide what is run.
+    // Variables that determine the program.
     "echo {PATH}</dev/null; ls",
     "printf 'abc%n' PATH; ls",
     "echo ${PATH:=.}; ls",
@@ -92,7 +92,7 @@ const NOT_READING: &[&str] = &[
     "read PATH < f",
     "wait -p PATH",
     "xargs --process-slot-var=PATH ls",
-    // Names that decide what a program does.
+    // Names that determine the effect of a program.
     "exec -a rm ls x",
     "sh -c 'echo a' ls ${RANDOM:'x[$(>p)0]'}",
     "bash -c ls $((x[0]))",
@@ -150,7 +150,7 @@ const NOT_READING: &[&str] = &[
     "ls > /dev/tcp/127.0.0.1/9",
     "cat < /dev/tcp/127.0.0.1/9",
     "ls <> x",
-    // Programs that first run what the workspace names.
+    // Programs that first run a program which the workspace names.
     "cargo --version",
     "rustc --version",
     "yarn --version",

@@ -149,7 +149,7 @@ fn no_swapped_folder_leads_a_search_outside() {
     }
 }
 
-/// Names are walked by path, so what is found is looked up again in the folder that was opened at the start.
+/// Names are listed by path, so the found files are looked up again in the folder that was opened at the start.
 #[test]
 fn no_names_are_listed_from_behind_a_link_that_replaces_a_folder() {
     let world = ToolFixture::new();

@@ -192,7 +192,7 @@ fn a_dry_run_shows_what_would_change_and_a_verbose_one_what_has() {
     }
 }
 
-/// A configuration on a full disk stays as it is, and the question comes again.
+/// A configuration on a full disk stays unchanged, and the question is asked again.
 #[test]
 fn a_rule_that_cannot_be_kept_is_reported_and_changes_nothing() {
     let world = world();

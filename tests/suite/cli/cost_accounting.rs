@@ -153,7 +153,7 @@ fn everything_together_is_counted_once_by_everyone() {
     assert_eq!(number(&result["usage"]["input_tokens"]), 1.6e6);
     let costs = world.run(&["sessions", "costs", "--json"]).json();
     let rows = costs.as_array().unwrap();
-    // The result and the stored sessions agree on what each dollar was for.
+    // The result and the stored sessions agree on the purpose of each dollar.
     let purposes: serde_json::Map<String, Value> = rows
         .iter()
         .map(|row| (row["purpose"].as_str().unwrap().to_owned(), row["cost"].clone()))

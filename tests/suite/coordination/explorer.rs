@@ -211,7 +211,7 @@ impl Scene {
         }
     }
 
-    /// A worker goes on with its cell, or crashes.
+    /// A worker continues with its cell, or crashes.
     fn steps(
         &self,
         subject: Subject,
@@ -385,7 +385,7 @@ impl Scene {
         }
     }
 
-    /// Checks what holds in every scene.
+    /// Checks the invariants of every scene.
     fn check(&self, bounds: Bounds, violations: &mut BTreeSet<&'static str>) {
         let (spent, reserved) = self.state.usage();
         let paid = (spent + reserved).money.0;
@@ -427,7 +427,7 @@ fn three_workers_break_no_invariant() {
     }
 }
 
-/// Returns what a defective protocol breaks.
+/// Returns the invariants that a defective protocol violates.
 fn violations(subject: Subject) -> BTreeSet<&'static str> {
     let bounds = Bounds { sees_sessions: false, ..BOUNDS };
     explore(subject, bounds, 20_000).violations

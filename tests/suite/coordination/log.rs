@@ -114,7 +114,7 @@ fn a_torn_last_line_is_dropped_wherever_it_is_torn() {
         coordinator.finish(&first, CellOutcome::Succeeded).unwrap();
         assert_eq!(fs::read(dir.path().join(LOG)).unwrap(), whole, "torn at {length}");
     }
-    // Its end is there, but not its content.
+    // The file has its final length, but not the content.
     let zeros = [&whole[..before.len()], &vec![0; whole.len() - before.len() - 1], b"\n"].concat();
     fs::write(dir.path().join(LOG), zeros).unwrap();
     assert_eq!(open().unwrap().progress().unwrap().running, 1);

@@ -32,7 +32,7 @@ const STEPS: usize = 3;
 const COST: u64 = 7;
 const WORST: u64 = 10;
 
-/// The sessions of a folder: a file each, whose lock its process has. A line of it is a step with its call.
+/// The sessions of a folder: one file for each, which the session's process locks. Each line is a step with its call.
 struct SessionFiles(PathBuf);
 
 impl SessionFiles {
@@ -131,7 +131,7 @@ fn spawn(dir: &Path, budget: u64) -> Child {
         .unwrap()
 }
 
-/// Lets four processes work, and kills so many of them; returns the coordination at the end.
+/// Runs four processes, and kills this number of them; returns the coordination at the end.
 fn run(dir: &Path, budget: u64, kills: u32) -> Coordinator {
     fs::create_dir(dir.join("sessions")).unwrap();
     let rng = Rng::new(u64::from(kills));

@@ -75,7 +75,7 @@ pub(super) fn money(micros: u64) -> Charge {
     Charge { money: MicroUsd(micros), tokens: Tokens::ZERO }
 }
 
-/// Returns so many cells.
+/// Returns this number of cells.
 pub(super) fn cells(count: usize) -> Vec<CellId> {
     (0..count).map(|number| CellId(format!("cell-{number}").into())).collect()
 }

@@ -71,7 +71,7 @@ fn recording_model(replies: &[ScriptedReply], record: &SharedRecord) -> Box<dyn 
     })
 }
 
-/// Returns a tool that writes any file but those whose name contains `secret`.
+/// Returns a tool that writes any file except those with `secret` in their name.
 fn file_tools(folder: PathBuf) -> FakeTools {
     let write = move |call: &ToolCall, _: &EffectContext| {
         let (path, content) = (argument(call, "path").unwrap(), argument(call, "content").unwrap());

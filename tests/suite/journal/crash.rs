@@ -181,7 +181,7 @@ fn recorded_calls(fixture: &Path) -> Result<Vec<Syscall>, String> {
     Ok(calls)
 }
 
-/// Examines a session whose process is gone, resumes it, and examines it again.
+/// Examines a session of a dead process, resumes it, and examines it again.
 fn resume_and_check(root: &Path, case: &str) -> SessionFixture {
     let fixture = SessionFixture::at(root, Durability::Os);
     assert!(fixture.command_log().len() <= 1, "{case}: a command ran twice");

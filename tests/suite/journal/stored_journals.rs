@@ -221,7 +221,7 @@ fn journals_are_made() {
     }
 }
 
-/// Removes what depends on the machine on which a journal was created.
+/// Removes text that depends on the machine on which a journal was created.
 fn without_paths(fixture: &SessionFixture, text: &str) -> String {
     use std::os::unix::fs::MetadataExt;
     let root = fs::canonicalize(fixture.workspace()).unwrap();

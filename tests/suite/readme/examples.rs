@@ -124,7 +124,7 @@ impl Example {
         example
     }
 
-    /// Runs lines in a shell that ends at the first one that fails; returns its exit code and what it printed.
+    /// Runs lines in a shell that ends at the first one that fails; returns its exit code and its output.
     fn run(&self, lines: &str) -> (i32, String) {
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_architect"));
         let path = std::env::var("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A journal in memory, whose disk can be full, fail, and lose what wasn't synced.
+//! A journal in memory, whose disk can be full, fail, and lose unsynced records.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

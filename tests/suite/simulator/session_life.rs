@@ -229,7 +229,7 @@ impl SessionLife {
     }
 }
 
-/// Checks what a run has used. A provider that reports no more than was reserved never exceeds a limit.
+/// Checks the usage of a run. A provider that reports no more than was reserved never exceeds a limit.
 fn keeps_limits(rules: &RunRules, machine: &Machine) {
     let (limits, run) = (&rules.limits, machine.state.run());
     let (used, took) = (run.used, run.now.since(run.started_at));

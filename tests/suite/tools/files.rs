@@ -121,7 +121,7 @@ fn a_byte_order_mark_is_not_doubled() {
     }
 }
 
-/// Neither a link nor what it leads to is deleted.
+/// Neither a link nor its target is deleted.
 #[test]
 fn a_link_is_not_deleted() {
     let settings = ToolSettings { delete: FileDeletion::Allowed, ..yolo_settings() };

@@ -12,7 +12,7 @@ use super::fixture::{ToolFixture, yolo_settings};
 use crate::kit::server::MAX_WAIT;
 use crate::kit::system::{count_sleeping, wait_until, wait_within};
 
-/// Returns the process that sleeps for so many seconds.
+/// Returns the process that sleeps for this number of seconds.
 fn sleeper(seconds: &str) -> Option<Pid> {
     let line = format!("sleep\x00{seconds}\x00");
     let processes = fs::read_dir("/proc").unwrap().flatten();

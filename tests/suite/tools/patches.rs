@@ -81,7 +81,7 @@ fn files_are_changed_created_deleted_and_renamed_together() {
     assert_eq!(world.mode("d/new"), 0o755);
 }
 
-/// Fault T24: what cannot be applied as a whole leaves every file as it was.
+/// Fault T24: a patch that cannot be applied as a whole leaves every file as it was.
 #[test]
 fn a_patch_is_applied_as_a_whole_or_not_at_all() {
     let world = world();

@@ -131,7 +131,7 @@ fn without_processes() {
     world.ok("run_command", &json!({"command": "true"}));
 }
 
-/// Fault R2: without room for another process or thread, a command says so, and everything else goes on.
+/// Fault R2: without room for another process or thread, a command reports that, and everything else continues.
 #[test]
 fn without_another_process_a_call_says_so() {
     if !is_installed("strace") {

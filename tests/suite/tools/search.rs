@@ -123,7 +123,7 @@ fn ignore_files_that_can_t_be_read_block_no_search() {
     }
 }
 
-/// A link in the requested path is followed inside the workspace, and rules hold for what is behind it.
+/// A link in the requested path is followed inside the workspace, and rules hold for its target.
 #[test]
 fn files_behind_a_requested_link_are_found_unless_they_are_guarded() {
     let guardrails = Guardrails {

@@ -344,7 +344,7 @@ fn a_click_opens_what_happened_and_a_search_finds_it() {
     let path = page("trace", &usual().html());
     browser.open(&path);
     browser.keep_screenshot("trace-light");
-    // Everything is on the first screen: what it is, what it cost, and the beginning of the waterfall.
+    // Everything is on the first screen: the session, the cost, and the beginning of the waterfall.
     let first =
         "return document.querySelector('.step').getBoundingClientRect().top < innerHeight / 2";
     assert_eq!(browser.run(first), json!(true));

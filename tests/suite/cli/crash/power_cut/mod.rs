@@ -467,7 +467,7 @@ fn with_less_durability_records_may_be_missing_but_none_is_half_there() {
     cut_everywhere("os");
 }
 
-/// The same with the program itself, which goes on to the end: no command runs twice.
+/// The same with the program itself, which runs to the end: no command runs twice.
 #[test]
 fn a_run_is_completed_after_a_power_cut() {
     if let Some(why) = tracing_unavailable() {
