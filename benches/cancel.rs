@@ -1,4 +1,4 @@
-//! How long a run takes to end when it is interrupted: from the signal to the end of the process.
+//! The time from a signal to the end of an interrupted run's process.
 //!
 //! `cargo bench --bench cancel [-- RUNS]` interrupts this program while a reply streams, while a command runs, and while it
 //! waits for the next attempt, a hundred times each, and prints the median, the 99th percentile and the longest.
@@ -17,10 +17,10 @@ mod agent;
 #[path = "subjects/server.rs"]
 mod server;
 
-/// The longest that anything may take to come about.
+/// Time limit for a run to get to the point where it is interrupted, or to end.
 const MAX_RUN_TIME: Duration = Duration::from_secs(20);
 
-/// Interrupts a run, once it has come as far as `is_there` says; returns how long it takes to end.
+/// Interrupts a run when `is_there` returns true; returns the time that the run takes to end.
 fn interrupted(server: &Server, is_there: impl Fn(&Path) -> bool) -> Duration {
     let folder = tempfile::tempdir().unwrap();
     let mut child = agent(&server.base, folder.path(), &[]).spawn().unwrap();
@@ -32,7 +32,7 @@ fn interrupted(server: &Server, is_there: impl Fn(&Path) -> bool) -> Duration {
         );
         thread::sleep(Duration::from_millis(1));
     }
-    // It settles in what it does.
+    // The run gets time to settle in this activity.
     thread::sleep(Duration::from_millis(20));
     let begun = Instant::now();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();

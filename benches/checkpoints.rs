@@ -1,8 +1,8 @@
-//! What recording and restoring the state of a hundred thousand files costs.
+//! The cost of recording and restoring the state of a hundred thousand files.
 //!
-//! `cargo bench --bench checkpoints` prints how long the walk of the index takes, a first record, a record with 10 changed
-//! files, one without any change, and a restore of 10 files, with the time of all processors. What is compared is measured in
-//! turns, since the machine may be busy. `INDEX_FILES` sets another number of files.
+//! `cargo bench --bench checkpoints` prints how long the walk of the index takes, a first record, a record with 10
+//! changed files, one without any change, and a restore of 10 files, with the time of all processors. Compared
+//! measurements take turns, since the machine may be busy. `INDEX_FILES` sets another number of files.
 
 #![allow(clippy::expect_used, clippy::print_stdout)] // it stops when it cannot measure, and prints what it measured
 
@@ -121,7 +121,7 @@ fn change(workspace: &Path, round: usize) {
     }
 }
 
-/// What something took.
+/// The duration of a measured operation.
 struct Taken {
     time: Duration,
     /// The time of all processors, in this program and in the kernel for it.

@@ -1,4 +1,4 @@
-//! What a command costs over a plain start of the same process.
+//! The cost of a command over a plain start of the same process.
 //!
 //! `cargo bench --bench commands` prints a table: the median and the 95th percentile of each way, in milliseconds, and
 //! the difference to the plain start. The ways take turns, so that all of them see the same machine.

@@ -1,4 +1,4 @@
-//! What an index of a hundred thousand files costs, and how long a run waits for it.
+//! The cost of an index of a hundred thousand files, and how long a run waits for it.
 //!
 //! `cargo bench --bench index` prints how long it takes to index all files, to give up because there was no time for
 //! all of them, and to read a stored index again. `INDEX_FILES` sets another number of files.
@@ -32,7 +32,7 @@ fn main() {
     report("stored a while ago", || WorkspaceIndex::build(&root, &stored).expect("an index"));
 }
 
-/// Makes a workspace of packages with folders, as large projects are, and a list of what is ignored in each.
+/// Makes a workspace of packages with folders, as large projects are, and a list of ignored files in each.
 fn make(workspace: &Path, files: usize) {
     for package in 0..files.div_ceil(1_000) {
         for module in 0..20 {

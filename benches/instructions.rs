@@ -1,12 +1,12 @@
-//! How many instructions things take. Times are noise on a shared machine; instructions hardly differ from run to run.
+//! Counts of instructions. Times are noise on a shared machine; instructions hardly differ from run to run.
 //!
-//! `cargo bench --bench instructions` counts under `valgrind`, prints a table, and fails where a count has left its place:
+//! `cargo bench --bench instructions` counts under `valgrind`, prints a table, and fails if a count is out of bounds:
 //!
-//! * Each count is held against `benches/instructions.toml`, with a tolerance of a fifth to both sides. Other releases of
-//!   the compiler, the C library and the crates move counts by some percents; what is worth a failure moves them by more.
-//!   `UPDATE=1` writes the file again.
-//! * What a step costs late in a session is held against what it costs early, in the same run, where no compiler can
-//!   make a difference: a copy of the conversation, or a look at each entry of it that does some work, shows there.
+//! * Each count is compared with `benches/instructions.toml`, with a tolerance of a fifth to both sides. Other releases
+//!   of the compiler, the C library and the crates move counts by some percents; a regression worth a failure moves
+//!   them by more. `UPDATE=1` writes the file again.
+//! * A step late in a session is compared with an early one in the same run, where no compiler can make a difference. A
+//!   copy of the conversation, or work for each of its entries, shows there.
 //!
 //! A case is run twice in a process of its own, with some iterations and with twice as many. The difference has neither
 //! start-up nor set-up in it.
@@ -34,22 +34,22 @@ mod step;
 #[path = "subjects/turn.rs"]
 mod turn;
 
-/// Something to be counted.
+/// A measured case.
 struct Case {
     name: String,
-    /// How many iterations the shorter of two runs has.
+    /// The number of iterations in the shorter of two runs.
     times: u32,
-    /// Does it so many times.
+    /// Runs the case this many times.
     run: Box<dyn Fn(u32) + Sync>,
 }
 
-/// How far a count may be from where it was, as a part of it.
+/// The fraction by which a count may differ from the stored one.
 const TOLERANCE: f64 = 0.2;
 
-/// How much more than an early step a late one may take.
+/// The factor by which a late step may take more than an early one.
 const GROWTH: f64 = 1.3;
 
-/// How many entries a conversation has, early and late.
+/// Numbers of entries in a conversation, early and late.
 const EARLY: u32 = 100;
 const LATE: u32 = 1_000;
 
@@ -62,7 +62,7 @@ fn cases() -> Vec<Case> {
         case("events: a kilobyte of a stream", 200, Box::new(stream)),
     ];
     for history in [EARLY, LATE] {
-        // The run is so many turns longer.
+        // The run is longer by this number of turns.
         let name = format!("loop: a turn with two tools after {history}");
         cases.push(case(&name, 50, Box::new(move |times| turns(history + times))));
         for model in encode::MODELS {
@@ -124,7 +124,7 @@ fn stream(times: u32) {
 }
 
 fn main() -> ExitCode {
-    // The process that is counted is this program again, with a case and how often.
+    // The counted process is this program again; its argument names the case and the number of iterations.
     if let Some(asked) =
         std::env::args().nth(1).and_then(|arg| arg.strip_prefix("case=").map(str::to_owned))
     {
@@ -162,7 +162,7 @@ fn counts(cases: &[Case]) -> BTreeMap<&str, u64> {
     counted.into_inner().unwrap()
 }
 
-/// Returns how many instructions a process takes that does a case so many times.
+/// Returns the number of instructions of a process that runs a case this many times.
 fn count(index: usize, times: u32) -> u64 {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]);
@@ -177,7 +177,7 @@ fn count(index: usize, times: u32) -> u64 {
     count.trim().replace(',', "").parse().unwrap()
 }
 
-/// Prints the counts, and returns what is wrong with them.
+/// Prints the counts, and returns the problems with them.
 fn compare(counts: &BTreeMap<&str, u64>, path: &Path) -> Vec<String> {
     let mut wrong = Vec::new();
     let stored: BTreeMap<String, u64> =

@@ -1,4 +1,4 @@
-//! What the journal costs: one record without a sync, and reading a long session.
+//! The cost of the journal: one record without a sync, and reading a long session.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a benchmark prints
 

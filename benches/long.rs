@@ -1,9 +1,8 @@
-//! A session of ten thousand steps against a loopback server, with its journal: whether it stays as small and as quick as
-//! it began.
+//! Memory and speed of a session of ten thousand steps against a loopback server, with its journal.
 //!
-//! `cargo bench --bench long [-- STEPS]` prints, after each tenth, the memory that is resident and the most that ever was,
-//! how many descriptors and threads there are, and what a step took. Its conversation is summed up whenever it has
-//! 45 000 tokens, and it has the durability `os`, so that the disk is not what is measured.
+//! `cargo bench --bench long [-- STEPS]` prints, after each tenth, the resident memory and its peak, the numbers of
+//! descriptors and threads, and the time of a step. The conversation is summarized whenever it has 45 000 tokens. The
+//! durability is `os`, so that the disk is not measured.
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a benchmark may fail, and prints
 #![allow(clippy::cast_precision_loss)] // it counts no more than thousands
 

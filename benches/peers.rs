@@ -1,19 +1,22 @@
-//! What an agent's loop costs beside a minimum: agents' command lines against one scripted server.
+//! The overhead of an agent's loop: agents' command lines against one scripted server, compared with a minimal
+//! baseline.
 //!
 //! ```text
 //! cargo bench --bench peers -- [--steps 10,100] [--runs 5] [--only NAME,…] [--agents FILE] [--plot FILE]
 //! ```
 //!
-//! `FILE` describes the agents, as `benches/peers.toml` does: the command line of each, and the tool calls by which it reads
-//! twenty lines of a file and runs `true`. The server asks for one of these calls at a time, so many times, and then says
-//! `Done.`. Each run has a new workspace, with `a.txt` in it, and a new home. An agent that is not installed is left out.
-//! What it sent is then sent again as a baseline: a raw socket, the bytes as they were, and, where a step runs `true`, that
-//! child process each time. Nothing that has to do the same can be faster.
+//! `FILE` describes the agents, as `benches/peers.toml` does: the command line of each, and the tool calls that read
+//! twenty lines of a file and run `true`. The server asks for one of these calls at a time, as often as there are
+//! steps, and then replies `Done.`. Each run has a new workspace, with `a.txt` in it, and a new home. Agents that are
+//! not installed are left out.
 //!
-//! The time is taken at the server, from the first request to the last, so that it has no start-up in it; that has its
-//! own column, and so have the first and the last tenth of the steps. The agents take turns, and medians count. The peak
-//! memory is that of one more run: of all its processes at once, where pages that several share count once (`Pss`).
-//! `--plot` draws what was measured at the last number of steps.
+//! The baseline sends the requests of the agent again, byte for byte, through a raw socket, and starts the same child
+//! process each time where a step runs `true`. No agent that does the same can be faster.
+//!
+//! The time is taken at the server, from the first request to the last. It excludes the start-up, which has its own
+//! column, as the first and the last tenth of the steps have. The agents take turns, and medians count. The peak memory
+//! is measured in one more run: that of all its processes at once, with shared pages counted once (`Pss`). `--plot`
+//! draws the results for the last number of steps.
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a benchmark may fail, and prints
 #![allow(clippy::cast_precision_loss)] // it counts no more than thousands
 
@@ -35,7 +38,7 @@ use server::{Requests, Server, ServerBehavior, request};
 #[path = "subjects/server.rs"]
 mod server;
 
-/// What is measured.
+/// The command line options.
 struct Options {
     steps: Vec<usize>,
     runs: usize,
@@ -58,7 +61,7 @@ struct Agent {
     command: Vec<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// What is in its home.
+    /// The files of its home, by path.
     #[serde(default)]
     files: BTreeMap<String, String>,
     read: ScriptedCall,
@@ -79,7 +82,7 @@ struct AgentRun {
     begun: Instant,
 }
 
-/// What a run took: to its first request, and for a step.
+/// Times of a run: until its first request, and for a step.
 #[derive(Clone, Copy)]
 struct LoopTimes {
     first: f64,
@@ -88,22 +91,22 @@ struct LoopTimes {
     late: f64,
 }
 
-/// What was measured of an agent.
+/// The results for an agent.
 struct Measured<'a> {
     name: &'a str,
-    /// Milliseconds of a step over the minimum: one that reads, and one that runs `true`.
+    /// Milliseconds of a step over the baseline: for a step that reads, and for one that runs `true`.
     over: [f64; 2],
     first: f64,
     peak_mb: f64,
 }
 
-/// How long a command may take altogether.
+/// Time limit for a command.
 const MAX_RUN_TIME: Duration = Duration::from_secs(600);
 
-/// How long a command that has made its last request may take to end.
+/// Time limit for a command to end after its last request.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How often the memory of a run is looked at.
+/// Interval at which the memory of a run is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
 fn options() -> Options {
@@ -134,7 +137,7 @@ fn options() -> Options {
 }
 
 impl Agent {
-    /// Returns whether it is this program.
+    /// Returns whether the agent is this program.
     fn is_own(&self) -> bool {
         self.command[0] == "architect"
     }

@@ -1,10 +1,10 @@
-//! What a search costs beside ripgrep's own program.
+//! The cost of a search, compared with ripgrep's own program.
 //!
-//! `cargo bench --bench search` makes a workspace of a hundred thousand files of about a kilobyte, and prints for each
-//! question the median time of the tool and of `rg` with the same options, where that is on the `PATH`
-//! (`cargo install ripgrep --root DIR`). Both take turns, nine times, on a warm page cache, and choose as many threads as
-//! there are processors. What differs: the tool's answer is a text of at most `max_results` matches in the order of the
-//! files' names, and it counts the rest; `rg` prints everything to a pipe that is read to its end.
+//! `cargo bench --bench search` makes a workspace of a hundred thousand files of about a kilobyte. For each question it
+//! prints the median time of the tool and of `rg` with the same options, if `rg` is on the `PATH` (`cargo install
+//! ripgrep --root DIR`). Both take turns, nine times, on a warm page cache, and use as many threads as there are
+//! processors. They differ in their output: the tool returns a text of at most `max_results` matches in the order of
+//! the files' names, and counts the rest; `rg` prints everything to a pipe that is read to its end.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a program for developers
 
@@ -22,7 +22,7 @@ use architect::workspace::WorkspaceRoot;
 const FILES: usize = 100_000;
 const ROUNDS: usize = 9;
 
-/// The same question, as the tool and as `rg` are asked it.
+/// One question, in the forms of the tool and of `rg`.
 struct SearchQuery {
     name: &'static str,
     tool: &'static str,

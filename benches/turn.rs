@@ -1,8 +1,9 @@
 //! The time of a turn: one model call that asks for two tools, and their results.
 //!
-//! The model replies at once, and the tools read two small files: what is left is the loop itself, that is the machine, the
-//! driver, the conversation, and the tools' own checks. `inline` runs everything on one thread; `threads` is the real
-//! runner, with a thread for each call and a pool for the tools. A run has a hundred turns; the time is that of one.
+//! The model replies at once, and the tools read two small files, so that the time is that of the loop itself: the
+//! machine, the driver, the conversation, and the tools' own checks. `inline` runs everything on one thread; `threads`
+//! is the real runner, with a thread for each call and a pool for the tools. A run has a hundred turns; the reported
+//! time is that of one.
 #![allow(clippy::unwrap_used)] // a benchmark may fail
 #![allow(clippy::cast_precision_loss)] // it counts no more than billions
 

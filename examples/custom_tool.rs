@@ -6,7 +6,7 @@ use architect::{Agent, FunctionTool, Script};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The arguments of the tool. Their doc comments are what the model reads.
+/// The arguments of the tool. The model reads their doc comments.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct WordCount {

@@ -1,4 +1,4 @@
-//! An observer: what happens in a run, as it happens.
+//! An observer: the events of a run, as they happen.
 
 #![allow(clippy::print_stdout)] // an example shows what it does
 

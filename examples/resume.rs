@@ -1,4 +1,4 @@
-//! Resuming: a session that is stored goes on with another message, also in another process.
+//! Resuming: a stored session continues with another message, also in another process.
 
 #![allow(clippy::print_stdout)] // an example shows what it does
 

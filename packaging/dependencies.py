@@ -21,7 +21,7 @@ PERMISSIVE = {
 
 LICENCE_FILES = re.compile(r"^(licen[cs]e|copying|notice|unlicense|copyright)", re.IGNORECASE)
 
-# What other crates contain of other projects, which their own licence does not name.
+# Code of other projects in crates whose own licence does not name it.
 BUNDLED = {"libsqlite3-sys": {"name": "SQLite", "licence": "blessing"}}
 
 

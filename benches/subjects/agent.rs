@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Returns the command for a task in a folder that is its home, too, and named for that reason. It asks for no confirmation, and prints
-/// nothing.
+/// Returns the command for a task in a folder that is also its home, and is passed as `--workspace` for that reason.
+/// The command asks for no confirmation, and prints nothing.
 pub(crate) fn agent(base: &str, folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_architect"));
     command

@@ -40,7 +40,7 @@ pub(crate) fn exchange(number: u64) -> ConversationEntry {
 }
 
 impl SentConversation {
-    /// Returns a conversation of so many entries.
+    /// Returns a conversation with this number of entries.
     pub(crate) fn new(model: &str, entries: u64) -> Self {
         let table = ModelTable::built_in();
         let spec = ModelSpec::parse(model, &table, false).unwrap();

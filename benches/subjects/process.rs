@@ -1,13 +1,13 @@
-//! What a process takes of the system.
+//! Resources that a process uses.
 
 use std::fs;
 
-/// What a process takes; memory in kB.
+/// Resources of a process; memory in kB.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessUsage {
-    /// What is resident.
+    /// Resident memory.
     pub(crate) resident: u64,
-    /// The most that ever was.
+    /// Peak resident memory.
     pub(crate) most: u64,
     pub(crate) descriptors: usize,
     pub(crate) threads: u64,

@@ -1,4 +1,4 @@
-//! A scripted reply in each API format that agents speak, streamed or not.
+//! A scripted reply in each API format that agents use, streamed or not.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ impl Format {
 pub(super) struct ScriptedReply<'a> {
     /// The number of the call, the tool, and its arguments.
     pub(super) call: Option<(usize, &'a str, String)>,
-    /// The input tokens that it reports.
+    /// The number of input tokens in the reported usage.
     pub(super) tokens: usize,
 }
 

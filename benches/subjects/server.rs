@@ -1,5 +1,5 @@
-//! A scripted server on loopback that speaks Chat Completions, Responses and Messages, streamed or not, and keeps what it
-//! was sent.
+//! A scripted server on loopback that implements Chat Completions, Responses and Messages, streamed or not, and keeps
+//! the requests that it received.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,23 +13,23 @@ use serde_json::json;
 #[path = "scripted_reply.rs"]
 mod scripted_reply;
 
-/// What the server does with a request.
+/// The behavior of the server.
 #[derive(Clone, Debug)]
 #[allow(dead_code)] // not every benchmark uses all of it
 pub(crate) enum ServerBehavior {
-    /// It asks for a tool call, so many times, and then says `Done.`; `{n}` in the arguments is the number of the step.
+    /// Asks for a tool call, `steps` times, and then replies `Done.`; `{n}` in the arguments is the number of the step.
     Works { steps: usize, tool: String, arguments: String },
-    /// It says a word again and again.
+    /// Streams the same word again and again.
     Streams,
-    /// It wants to be asked again in half a minute.
+    /// Refuses requests, and asks for a retry after half a minute.
     Refuses,
 }
 
-/// The requests of an agent, with when each had arrived. One without tools is no step: titles and the like are not
-/// counted, and answered with `Done.`.
+/// The requests of an agent, with their times of arrival. Requests without tools, such as those for titles, are not
+/// counted as steps; they are answered with `Done.`.
 pub(crate) type Requests = Vec<(Instant, Vec<u8>)>;
 
-/// A server; it is there until the process ends.
+/// A server that runs until the process ends.
 pub(crate) struct Server {
     pub(crate) base: String,
     seen: Arc<Mutex<Requests>>,

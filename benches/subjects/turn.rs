@@ -37,7 +37,7 @@ impl TurnFixture {
         Self { tools, _folder: folder }
     }
 
-    /// Runs so many turns. Nothing is ever summarized, so that the history grows.
+    /// Runs this number of turns. Nothing is ever summarized, so that the history grows.
     pub(crate) fn run(&self, turns: u32, executor: impl Executor + 'static) {
         let rules = RunRules {
             loop_detection: LoopDetection { warn_at: u32::MAX, end_at: u32::MAX },

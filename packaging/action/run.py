@@ -126,14 +126,14 @@ def arguments(event: dict, folder: pathlib.Path) -> list[str]:
         raise Refused(f"`budget` is a number of US dollars, not '{os.environ['INPUT_BUDGET']}'")
     options = ["run", "-", f"--model={os.environ['INPUT_MODEL']}", f"--budget={os.environ['INPUT_BUDGET']}", *MODES[mode]]
     options += ["--json", "--report=github", f"--report-file={folder / 'report.md'}"]
-    # Where `actions/checkout` may have left its token.
+    # `actions/checkout` may have left its token there.
     options.append("--deny=read_file(.git/**)")
     if mode == "build":
         options.append("--fail-on-denied")
     if trust == "true" and not is_fork:
         options.append("--trust")
     if is_fork:
-        # What a fork has in its files can ask for anything; it gets neither commands nor servers.
+        # The files of a fork can ask for anything; the run gets neither commands nor servers.
         options += ["--no-commands", "--disable-mcp", "--network=off"]
     if "pull_request" in event:
         # The checkout is the merge; its first parent is the base. Without it, the model reads the files alone.

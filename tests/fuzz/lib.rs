@@ -1,7 +1,9 @@
-//! What the targets share: a temporary folder, and a workspace with its tools.
+//! Shared code of the targets: a temporary folder, and a workspace with its tools.
 //!
-//! A target reads bytes as the product does, through its public interface, and asserts what holds for any of them. `tests/fuzz/run` builds all of them with the stable compiler and gives each some seconds; `cargo run --bin NAME --
-//! corpus/NAME`, here, runs for ever. A crashing input is in the current folder, and is a case for a test of its own.
+//! A target reads bytes as the product does, through its public interface, and asserts what holds for any of them.
+//! `tests/fuzz/run` builds all targets with the stable compiler and gives each some seconds; `cargo run --bin NAME --
+//! corpus/NAME`, here, runs for ever. A crashing input is written to the current folder, and becomes a test case of its
+//! own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -81,8 +83,8 @@ impl Default for ToolFixture {
     }
 }
 
-/// Reads a response with this body as the wire of a model does, in pieces whose size is the first byte, and in one
-/// piece: the results are the same.
+/// Reads a response with this body as a model's wire does: in pieces, whose size is the first byte, and in one piece.
+/// The results are the same.
 pub fn reply(model: &str, url: &str, data: &[u8]) {
     let Some((&size, body)) = data.split_first() else { return };
     let (pieces, whole) =

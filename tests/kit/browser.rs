@@ -69,13 +69,13 @@ impl Browser {
 
     /// Loads a file, and waits until it is loaded.
     pub(crate) fn open(&self, file: &Path) {
-        // What the page of a new tab requests is not this page's.
+        // The requests of a new tab's page are not those of the loaded page.
         self.send("/url", &json!({ "url": "about:blank" }));
         self.take_requests();
         self.send("/url", &json!({ "url": format!("file://{}", file.display()) }));
     }
 
-    /// Runs a function's body in the page, and returns what it returns.
+    /// Runs a function's body in the page, and returns its result.
     pub(crate) fn run(&self, script: &str) -> Value {
         self.send("/execute/sync", &json!({ "script": script, "args": [] }))
     }
@@ -165,7 +165,7 @@ impl Browser {
     }
 }
 
-/// Returns the folder for what a test keeps to be looked at.
+/// Returns the folder for files that a test keeps for inspection.
 pub(crate) fn artefacts() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("screenshots");
     fs::create_dir_all(&folder).unwrap();

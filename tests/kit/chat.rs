@@ -18,7 +18,7 @@ pub(crate) fn delta(delta: &Value) -> String {
         "choices": [{"index": 0, "delta": delta, "finish_reason": null}]}))
 }
 
-/// Returns the chunk that says why the model stopped.
+/// Returns the chunk with the model's finish reason.
 pub(crate) fn finish(reason: &str) -> String {
     event(&json!({"id": "c1", "model": "fake-1",
         "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}))

@@ -78,7 +78,7 @@ impl CliFixture {
         journals.map(read).collect()
     }
 
-    /// Returns the command with these arguments, in this world and no other.
+    /// Returns the command with these arguments, in the environment of this fixture and no other.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_architect"));
         command
@@ -127,8 +127,8 @@ impl CliFixture {
     }
 }
 
-/// Whatever a test was about: each journal that it leaves behind replays to where its run stood, and leads to the requests
-/// that were sent.
+/// Checks each journal that the test leaves behind: it must replay to the state of its run, and yield the requests that
+/// were sent.
 impl Drop for CliFixture {
     fn drop(&mut self) {
         let root = self.home().join(".local/state/architect");
@@ -193,7 +193,7 @@ impl CommandResult {
     }
 }
 
-/// Returns how an end is expected.
+/// Returns an expected outcome: exit code, stop reason and status.
 pub(crate) fn outcome(code: i32, reason: &str, status: &str) -> (i32, String, String) {
     (code, reason.to_owned(), status.to_owned())
 }

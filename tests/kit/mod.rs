@@ -1,4 +1,5 @@
-//! What the tests and the benchmarks share: a fake model and fake tools, a server on loopback, time, folders and processes.
+//! Shared code of the tests and the benchmarks: a fake model and fake tools, a server on loopback, time, folders,
+//! processes.
 
 #![allow(dead_code)] // no test needs all of it
 

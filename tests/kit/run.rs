@@ -1,4 +1,4 @@
-//! A run of the machine by the driver, and what it ended with.
+//! A run of the machine by the driver, and its outcome.
 
 use architect::machine::{Conversation, Done, Machine, State, StopReason};
 use architect::runner::{Driver, Executor, Ports, RequestContext};

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The longest that anything here waits.
+/// Time limit of every wait here.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// A server; it ends when it is dropped.
@@ -19,7 +19,7 @@ pub(crate) struct Server {
     shared: Arc<ServerState>,
 }
 
-/// Says what a request is answered with, from its number and itself.
+/// Returns the reply to a request, by the request's number and content.
 type ReplyFor = dyn Fn(usize, &ReceivedRequest) -> ScriptedReply + Send + Sync;
 
 struct ServerState {
@@ -39,11 +39,11 @@ pub(crate) struct ReceivedRequest {
     pub(crate) body: String,
     /// The number of its connection, counted from one.
     pub(crate) connection: usize,
-    /// When it had arrived.
+    /// The time when it had arrived.
     pub(crate) at: Instant,
 }
 
-/// What a request is answered with: bytes, pauses, and an end.
+/// The reply to a request: bytes, pauses, and an end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ScriptedReply(Vec<ReplyStep>);
 
@@ -51,11 +51,11 @@ pub(crate) struct ScriptedReply(Vec<ReplyStep>);
 enum ReplyStep {
     Write(Vec<u8>),
     Wait(Duration),
-    /// Says nothing more until the client goes away.
+    /// Sends nothing more until the client disconnects.
     Hang,
     /// Closes the connection.
     Close,
-    /// Writes the same again and again, until the client goes away.
+    /// Writes the same again and again, until the client disconnects.
     Drip(Vec<u8>, Duration),
 }
 
@@ -95,7 +95,7 @@ impl ScriptedReply {
         Self(vec![ReplyStep::Hang])
     }
 
-    /// Returns a connection that is closed without a word.
+    /// Returns a connection that is closed without a reply.
     pub(crate) fn closed() -> Self {
         Self(vec![ReplyStep::Close])
     }
@@ -128,7 +128,7 @@ impl ScriptedReply {
         self
     }
 
-    /// Says nothing more, and keeps the connection open.
+    /// Sends nothing more, and keeps the connection open.
     pub(crate) fn hang(mut self) -> Self {
         self.0.push(ReplyStep::Hang);
         self
@@ -168,7 +168,7 @@ impl Server {
         })
     }
 
-    /// Returns a server whose last reply serves all further requests too.
+    /// Returns a server whose last reply also serves all further requests.
     pub(crate) fn repeating(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
         let replies: Vec<ScriptedReply> = replies.into_iter().collect();
         Self::start(move |number, _| replies[number.min(replies.len() - 1)].clone())
@@ -202,7 +202,7 @@ impl Server {
                 let (Ok(stream), shared) = (stream, Arc::clone(&accepting)) else { break };
                 thread::spawn(move || {
                     let number = shared.connections.fetch_add(1, Ordering::SeqCst) + 1;
-                    // A client that goes away is what many tests are about.
+                    // Many tests are about clients that disconnect, so errors are ignored.
                     let _ = shared.serve(&stream, number);
                 });
             }
@@ -225,7 +225,7 @@ impl Server {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many requests have arrived.
+    /// Waits until this number of requests have arrived.
     pub(crate) fn wait_for(&self, count: usize) -> Vec<ReceivedRequest> {
         let until = Instant::now() + MAX_WAIT;
         loop {
@@ -265,7 +265,7 @@ impl ServerState {
         Ok(())
     }
 
-    /// Returns whether the connection goes on.
+    /// Returns whether the connection continues.
     fn perform(&self, act: &ReplyStep, mut stream: &TcpStream) -> io::Result<bool> {
         match act {
             ReplyStep::Write(bytes) => stream.write_all(bytes)?,

@@ -1,4 +1,4 @@
-//! The file of a service account of Google, whose key was generated for these tests.
+//! The file of a Google service account, with a key that was generated for these tests.
 
 use serde_json::{Value, json};
 

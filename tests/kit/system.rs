@@ -52,7 +52,7 @@ pub(crate) fn folder_outside_temp() -> Option<TempDir> {
     found
 }
 
-/// Returns how many processes sleep for so many seconds; each test has its own number.
+/// Returns how many processes sleep for this number of seconds; each test has its own number.
 pub(crate) fn count_sleeping(seconds: &str) -> usize {
     let line = format!("sleep\x00{seconds}\x00");
     count_processes_where("cmdline", |found| found == line.as_bytes())

@@ -34,7 +34,7 @@ impl TmuxTerminal {
         Self::start_command(world, (columns, rows), env, &format!("sh -c {}", quote(&script)))
     }
 
-    /// Starts an interactive shell, which stops jobs and goes on with them.
+    /// Starts an interactive shell, which stops jobs and continues them.
     pub(crate) fn start_shell(world: &CliFixture, size: (u16, u16)) -> Option<Self> {
         let command = "PS1='> ' bash --norc --noprofile -i";
         Self::start_command(world, size, &[], command)
@@ -97,13 +97,13 @@ impl TmuxTerminal {
         command.args(args).output().unwrap()
     }
 
-    /// Returns what is visible, and what has scrolled away.
+    /// Returns the visible text, and the text that has scrolled away.
     pub(crate) fn text(&self) -> String {
         let shown = self.tmux(&["capture-pane", "-p", "-J", "-S", "-"]);
         String::from_utf8(shown.stdout).unwrap().trim_end().to_owned()
     }
 
-    /// Returns what is visible, with its colours.
+    /// Returns the visible text, with its colours.
     pub(crate) fn visible_with_colors(&self) -> String {
         String::from_utf8(self.tmux(&["capture-pane", "-p", "-e"]).stdout).unwrap()
     }
@@ -119,7 +119,7 @@ impl TmuxTerminal {
         self.wait_until(text, |shown| shown.contains(text))
     }
 
-    /// Waits until what is shown is as it should be, and returns it.
+    /// Waits until the shown text satisfies a condition, and returns it.
     pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let last = std::cell::RefCell::new(String::new());
         let check = || {

@@ -18,7 +18,7 @@ pub(crate) struct FakeTools {
 }
 
 impl FakeTools {
-    /// Returns tools of these names, whose calls do this.
+    /// Returns tools with these names, whose calls run this function.
     pub(crate) fn new(
         names: &[&'static str],
         run: impl Fn(&ToolCall, &EffectContext) -> ToolResult + Send + Sync + 'static,
@@ -31,7 +31,7 @@ impl FakeTools {
         }
     }
 
-    /// Sets what a call touches.
+    /// Sets the access of a call.
     pub(crate) fn with_access(
         mut self,
         access: impl Fn(&ToolCall) -> CallAccess + Send + Sync + 'static,
@@ -40,7 +40,7 @@ impl FakeTools {
         self
     }
 
-    /// Sets what a resume needs to know of a call, or why it may not run.
+    /// Sets the intent of a call, which a resume needs, or the result of its refusal.
     pub(crate) fn with_authorization(
         mut self,
         authorize: impl Fn(&ToolCall) -> Result<CallIntent, ToolResult> + Send + Sync + 'static,
@@ -50,7 +50,7 @@ impl FakeTools {
     }
 }
 
-/// Returns the result of a call that did what it should.
+/// Returns the result of a successful call.
 pub(crate) fn ok(call: &ToolCall, text: &str) -> ToolResult {
     ToolResult::new(call.id.clone(), ToolStatus::Ok, text)
 }

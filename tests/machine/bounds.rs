@@ -1,5 +1,5 @@
-//! Bounds: the chart and the explorer ask the code where a bound is, so that they move with it. Here each bound is counted
-//! from outside: as often as allowed, and not once more.
+//! Bounds: the chart and the explorer read each bound from the code, so that they move with it. Here each bound is
+//! counted from outside: as often as allowed, and not once more.
 
 use architect::machine::{
     Authorization, CallIntent, CallPurpose, CheckResult, CloseReason, Conversation, Done, Effect,
@@ -13,7 +13,7 @@ use architect::types::{
 
 use crate::small_model;
 
-/// The answers of the environment, each time that it is asked.
+/// The fixed answers of the environment.
 struct FixedReplies {
     reply: Result<Reply, Fault>,
     status: ToolStatus,
@@ -123,7 +123,7 @@ impl RunTrace {
     }
 }
 
-/// Rules whose only limits are those that are set.
+/// Returns rules with these limits and no others.
 fn rules(bounds: CountLimits) -> RunRules {
     let loops = LoopDetection { warn_at: 100, end_at: 100 };
     RunRules { bounds, loop_detection: loops, has_checks: true, ..RunRules::default() }
@@ -263,7 +263,7 @@ fn steps_repetitions_and_invalid_calls_end_a_run_at_their_limits() {
         let loops = LoopDetection { warn_at: 100, end_at: most };
         let repeats = RunRules { loop_detection: loops, ..rules(CountLimits::default()) };
         let course = FixedReplies::replying(call(), ReplyFinish::ToolCalls).run(repeats);
-        // What happened once was not repeated, but a limit of one is reached from the start.
+        // A single call repeats nothing, but a limit of one is reached from the start.
         let calls = if most == 1 { 0 } else { most };
         assert_eq!(course.reason(), StopReason::Closed(CloseReason::LoopDetected));
         assert_eq!(course.calls, calls);

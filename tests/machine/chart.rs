@@ -90,8 +90,9 @@ struct Comparison {
     pairs: TransitionPairs,
 }
 
-/// Puts every pair of state and event, in so many states of each small model, to the chart: it must name the target that
-/// the code has, and each guard must hold as its table says. With `plays`, the driver takes the pairs of transitions too.
+/// Compares the chart with the code for every pair of state and event, in this number of states of each small model:
+/// the chart must name the target that the code has, and each guard must hold as its table says. With `plays`, the
+/// driver takes the pairs of transitions too.
 fn compare(models: Vec<(SmallModel, usize)>, plays: bool) -> Comparison {
     let chart = chart();
     let wrong = Mutex::new(BTreeSet::new());
@@ -165,7 +166,8 @@ fn chart_and_code_take_the_same_transitions() {
     }
 }
 
-/// The rank of the states shows what a transition uses. This is what models of the chart for other checkers rely on.
+/// Returns whether the rank shows the counter that a transition uses. Models of the chart for other checkers rely on
+/// this.
 fn uses_its_counter(arrow: &ChartTransition, before: &State, after: &State) -> bool {
     let (old, new) = (rank(before), rank(after));
     let same = |old: Rank, new: Rank| (old.steps, old.repeats) == (new.steps, new.repeats);

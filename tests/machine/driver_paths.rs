@@ -51,8 +51,8 @@ pub(crate) fn play(rules: &RunRules, path: &[Event]) -> Vec<usize> {
     expected
 }
 
-/// Returns the events of a path as they are in a run, where ids and times are not canonical, and the numbers of the
-/// transitions that they lead to. A path that doesn't end is interrupted.
+/// Returns the events of a path as they occur in a run, where ids and times are not canonical, and the numbers of the
+/// transitions to which they lead. A path that doesn't end is interrupted.
 fn plan(rules: &RunRules, scaled: &RunRules, path: &[Event]) -> (VecDeque<Event>, Vec<usize>) {
     let first = |rules: &RunRules| start(rules.clone(), small_model::task()).state;
     let (mut explored, mut played) = (canonical(first(rules)), first(scaled));
@@ -88,8 +88,8 @@ fn handle(mut state: State, event: &Event, taken: &mut Vec<usize>) -> State {
     if matches!(event, Event::Tick { .. }) { state } else { step(state, event.clone()) }
 }
 
-/// Returns an event of a state for another state of the same kind, whose effects are numbered otherwise, whose time is
-/// another one, and which has more tokens. `None` if the effect is not pending there.
+/// Translates an event to another state of the same kind, with other numbers of effects, another time and more tokens.
+/// Returns `None` if the effect is not pending there.
 fn translate(event: &Event, from: &State, to: &State) -> Option<Event> {
     let mut event = event.clone();
     match &mut event {
@@ -120,14 +120,14 @@ fn translate(event: &Event, from: &State, to: &State) -> Option<Event> {
     Some(event)
 }
 
-/// How many tokens of a run are one of a small model: as many as its requests have beside the conversation.
+/// Tokens of a run for each token of a small model. Requests have as many beside the conversation.
 const SCALE: u64 = 1_000;
 
 fn scale(tokens: &mut Tokens) {
     tokens.0 *= SCALE;
 }
 
-/// Returns the rules of a small model with more tokens, each of which costs less.
+/// Returns the rules of a small model with `SCALE` times as many tokens, at a lower price for each.
 fn scaled_rules(rules: &RunRules) -> RunRules {
     let mut rules = rules.clone();
     let cheaper = |price: &mut Option<Price>| {
@@ -150,7 +150,7 @@ fn scaled_rules(rules: &RunRules) -> RunRules {
     rules
 }
 
-/// The ports of a run, which return what the next event says.
+/// The ports of a run, which return the content of the next event.
 #[derive(Clone, Default)]
 struct Script(Arc<Mutex<ScriptState>>);
 
@@ -278,7 +278,7 @@ impl Executor for ScriptedExecutor {
 
     fn wait_input(&mut self, _: Option<Deadline>) -> Option<DriverInput> {
         let Some(event) = self.events.pop_front() else {
-            // Sub-agents are waited for, which send nothing here.
+            // The run waits for sub-agents, which send nothing here.
             assert!(self.is_interrupted, "the run has ended");
             return None;
         };

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use crate::small_model::SmallModel;
 use crate::{invariants, liveness, small_model};
 
-/// What is explored: the transition function, or one with a seeded defect.
+/// The explored function: the transition function, or one with a seeded defect.
 pub(crate) type TransitionFn = fn(State, Event) -> Step;
 
 /// A step of a search.
@@ -40,7 +40,7 @@ pub(crate) struct SearchReport {
     pub(crate) discoveries: HashMap<u64, Discovery>,
 }
 
-/// How a state was found first.
+/// The first discovery of a state.
 pub(crate) struct Discovery {
     /// The hash of the state before.
     pub(crate) from: u64,
@@ -102,10 +102,10 @@ pub(crate) fn explore(
     report
 }
 
-/// How many states are processed before their successors are added. With fewer, less is found twice.
+/// The number of states that are processed before their successors are added. Small batches find more states twice.
 const BATCH: usize = 4_096;
 
-/// How many states one thread processes in a row.
+/// The number of states that one thread processes in a row.
 const CHUNK: usize = 64;
 
 /// The successors of some states.
@@ -193,9 +193,9 @@ impl StateSet {
     }
 }
 
-/// The same state without what affects nothing: effects are numbered from one; without a time limit from the start of
-/// the run, the time is always that of the start, or, while a call is repeated for a time, counted from its first failure;
-/// without a budget, nothing was used.
+/// Returns the same state without irrelevant details: effects are numbered from one; without a time limit from the
+/// start of the run, the time is always that of the start, or, while a call is repeated for a time, counted from its
+/// first failure; without a budget, nothing was used.
 pub(crate) fn canonical(mut state: State) -> State {
     let run = state.run();
     let failing_since = run.failing_since.filter(|_| is_repeated(&state));
@@ -278,7 +278,7 @@ fn attempt(attempt: &mut CallAttempt, shift: TimeSpan, mut fresh: impl FnMut(&mu
     }
 }
 
-/// Returns what the search through all states of all small models finds, which takes place once for all tests.
+/// Returns the results of the search through all states of all small models, which runs once for all tests.
 pub(crate) fn complete_search() -> &'static [(&'static str, SearchReport)] {
     static FOUND: OnceLock<Vec<(&'static str, SearchReport)>> = OnceLock::new();
     FOUND.get_or_init(|| {

@@ -24,7 +24,7 @@ struct GraphStep {
     is_due: bool,
 }
 
-/// What the longest way to the end has.
+/// The longest path to the end, by its counts.
 pub(crate) struct LongestPath {
     pub(crate) calls: u64,
     pub(crate) requests: u64,

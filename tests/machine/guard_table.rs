@@ -1,5 +1,5 @@
-//! What each guard of the chart means, defined a second time: by the public facts of a state and its rules, with arithmetic
-//! of its own. No function of the machine that decides anything is asked, so that a wrong one can't agree with itself.
+//! A second definition of each guard of the chart: by the public facts of a state and its rules, with arithmetic of its
+//! own. It calls no function of the machine that decides anything, so that a wrong one can't agree with itself.
 
 use architect::machine::{
     Authorization, CallAttempt, CallPurpose, CallState, CallingStage, CheckResult, DeadlineKind,
@@ -238,8 +238,8 @@ fn cost(price: &Price, input: u128, output: u128) -> u128 {
     input * u128::from(dearest) + output * u128::from(price.output)
 }
 
-/// Returns whether what is left covers a call with the least output that is of use, beside what the closing call needs: its own
-/// worst case, or a fifth of the budget if that is less.
+/// Returns whether the rest of the budget covers a call with the least useful output, and also the needs of the closing
+/// call: its own worst case, or a fifth of the budget if that is less.
 fn covers(run: &RunContext, size: &RequestSize, purpose: CallPurpose, used: UsedBudget) -> bool {
     let (limits, output) = (&run.rules.limits, &run.rules.output);
     let wanted = output.user_limit.unwrap_or(output.model_limit);
@@ -264,7 +264,7 @@ fn covers(run: &RunContext, size: &RequestSize, purpose: CallPurpose, used: Used
     money && tokens
 }
 
-/// Returns what is used after a call that has this usage.
+/// Returns the used budget after a call with this usage.
 fn after(run: &RunContext, usage: &Usage) -> UsedBudget {
     let UsedBudget { micros, tokens } = used(run);
     let (input, output) = (u128::from(usage.input.0), u128::from(usage.output.0));
@@ -278,7 +278,8 @@ fn after(run: &RunContext, usage: &Usage) -> UsedBudget {
     }
 }
 
-/// Returns what is used after a failed call: the request, if it is billed. No fault of the small models has output.
+/// Returns the used budget after a failed call: the request counts if it is billed. No fault of the small models has
+/// output.
 fn after_fault(run: &RunContext, size: &RequestSize, fault: &Fault) -> UsedBudget {
     assert_eq!(fault.received.0, 0);
     match fault.billed {
@@ -447,7 +448,7 @@ fn wants_summary(run: &RunContext, size: &RequestSize) -> bool {
         && may_compact(run, size)
 }
 
-/// Returns the size of a request that doesn't fit the context, and what is used after it.
+/// Returns the size of a request that doesn't fit the context, and the used budget after it.
 fn overflow<'a>(state: &'a State, event: &Event) -> Option<(&'a RequestSize, UsedBudget)> {
     let State::Calling(calling) = state else { return None };
     let used = match event {

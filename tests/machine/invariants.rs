@@ -240,7 +240,7 @@ fn fits_window(next: &Step) -> bool {
     })
 }
 
-/// The worst case of every pending call fits what is left.
+/// The worst case of every pending call fits the remaining budget.
 fn budget(next: &Step) -> bool {
     let run = next.state.run();
     let size = match &next.state {
@@ -311,7 +311,7 @@ fn models(before: &State, event: &Event, next: &Step) -> bool {
             || new.model > old && may_change && next.state.kind() == StateKind::Preparing)
 }
 
-/// The budget shares of sub-agents, with what was used already, are within the limits.
+/// The budget shares of sub-agents, together with the earlier usage, are within the limits.
 fn reserves_budget(state: &State) -> bool {
     let State::Executing(executing) = state else { return true };
     let left = executing.calls.iter().filter_map(|call| match call.state {
@@ -328,7 +328,7 @@ fn reserves_budget(state: &State) -> bool {
         && max_tokens.is_none_or(|most| tokens <= most.max(used.tokens))
 }
 
-/// What the types don't enforce.
+/// Invariants of a state's fields that the types don't enforce.
 fn shape(state: &State) -> bool {
     match state {
         State::Executing(executing) => {

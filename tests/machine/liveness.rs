@@ -33,8 +33,8 @@ pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<Stri
     broken.map(|(name, _)| format!("{name}: {}", place())).collect()
 }
 
-/// Returns whether a step changes at most the clock, the usage, and the budget shares of sub-agents. What else there is to
-/// a state is compared field by field, so that a field that is added counts as a change.
+/// Returns whether a step changes at most the clock, the usage, and the budget shares of sub-agents. The rest of a
+/// state is compared field by field, so that a new field counts as a change.
 fn is_stutter(before: &State, event: &Event, next: &Step) -> bool {
     let changes_little = matches!(event, Event::Tick { .. } | Event::UsageReported { .. });
     if next.state == *before {
@@ -57,7 +57,7 @@ fn without_clock(state: &State) -> State {
     state
 }
 
-/// The search must find that the rank doesn't fall at each of these places.
+/// Asserts that the search finds, at each of these places, that the rank doesn't fall.
 fn assert_found(step: TransitionFn, places: &[&str]) {
     let name = "the rank falls unless only clock or usage change";
     let violations: Vec<_> = places.iter().map(|place| format!("{name}: {place}")).collect();
@@ -65,7 +65,7 @@ fn assert_found(step: TransitionFn, places: &[&str]) {
     explorer::assert_found(step, 4_000, &violations);
 }
 
-/// The counters of a run, which the defects set back.
+/// Returns the counters of a run, which the defects set back.
 fn streaks(state: &State) -> Streaks {
     state.run().streaks
 }
@@ -172,7 +172,7 @@ fn a_change_of_the_model_that_does_not_count_is_found() {
     );
 }
 
-/// The rank is not needed to see it: there is a cycle of states, and none in the function itself.
+/// The defect also shows without the rank: there is a cycle of states, and none in the function itself.
 #[test]
 fn a_run_without_an_end_is_a_cycle_of_states() {
     let mut rules = RunRules { has_checks: true, ..small_model::rules() };

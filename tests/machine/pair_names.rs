@@ -1,4 +1,4 @@
-//! Which pairs of transitions of the chart are possible, and their names.
+//! Possible pairs of transitions of the chart, and their names.
 
 use architect::machine::StateKind;
 use architect::machine::chart::{Chart, ChartTransition};

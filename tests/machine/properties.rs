@@ -160,7 +160,7 @@ impl RandomRun {
         }
     }
 
-    /// What every API format requires of a history.
+    /// Checks the rules for a history that every API format has.
     fn check_conversation(&self) {
         let entries = self.fold.conversation.entries();
         let first = entries.first().map(|entry| &entry.item);
@@ -361,8 +361,8 @@ proptest! {
         life.drive(&choices, is_answer);
     }
 
-    /// A provider that stays within what was reserved never exceeds the budget. (The replies of the small model use less than
-    /// any conversation here reserves.)
+    /// A provider that uses no more than the reserved amounts never exceeds the budget. (The replies of the small model
+    /// use less than any conversation here reserves.)
     #[test]
     fn nothing_is_overspent(rules in rules(), choices in choices(400)) {
         let limits = rules.limits.clone();
@@ -429,7 +429,7 @@ proptest! {
     #[test]
     fn after_an_interrupt_nothing_is_sent(rules in rules(), before in choices(100), after in choices(50)) {
         let life = RandomRun::begin(rules).drive(&before, |_, _| true);
-        // What is due at this moment comes first, and may be the end.
+        // The deadlines of this moment come first, and may end the run.
         let now = life.fold.state.run().now;
         let life = life.apply(Event::Tick { now });
         let was_over = life.is_over();

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use crate::graph::StateGraph;
 use crate::small_model::{self, EventSet, SmallModel};
 
-/// What a run did.
+/// Counts of a run.
 #[derive(Debug, PartialEq)]
 struct RunCounts {
     calls: u64,

@@ -9,7 +9,7 @@ use architect::types::ConversationItem;
 use crate::explorer::assert_found;
 use crate::small_model;
 
-/// How many states of each small model are explored.
+/// The number of explored states of each small model.
 const STATES: usize = 20_000;
 
 #[test]
@@ -101,7 +101,7 @@ fn a_tool_that_runs_twice_is_found() {
     assert_found(eager, STATES, &["a tool runs once, and only when approved"]);
 }
 
-/// The defects forget what is needed in the step alone that decides: a state without it has nothing to wait for.
+/// The defects forget the commands in the deciding step alone: a state without them has nothing to wait for.
 #[test]
 fn an_answer_that_does_not_wait_is_found() {
     fn forget_on(kind: EventKind, mut state: State, event: Event) -> Step {

@@ -83,7 +83,7 @@ pub(crate) fn rules() -> RunRules {
     }
 }
 
-/// A start for the explorer: rules, and how many events there are.
+/// A start for the explorer: rules, and a set of events.
 #[derive(Clone)]
 pub(crate) struct SmallModel {
     pub(crate) name: &'static str,
@@ -91,8 +91,9 @@ pub(crate) struct SmallModel {
     pub(crate) words: EventSet,
 }
 
-/// How many kinds of events there are. Many reach every transition; few reach further. Sub-agents have a set of their
-/// own, since their budget shares make another state of almost every one. So do commands in the background.
+/// A set of kinds of events. Large sets reach every transition; small ones get further from the start. Sub-agents have
+/// a set of their own, since their budget shares make another state of almost every one. So do commands in the
+/// background.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum EventSet {
     Large,
@@ -146,7 +147,7 @@ pub(crate) fn small_models() -> Vec<SmallModel> {
     ]
 }
 
-/// Three models, the second of which the budget never covers, and the third one not always. Its window is a smaller one.
+/// Three models: the budget never covers the second one, and not always the third one, whose window is smaller.
 pub(crate) fn rules_with_fallbacks() -> RunRules {
     let model = |name: &str, price: u64, window| ModelRules {
         name: name.into(),
@@ -175,7 +176,7 @@ pub(crate) fn rules_with_retry_time() -> RunRules {
     rules
 }
 
-/// Returns so many models with the price and the limits of these rules.
+/// Returns this number of models with the price and the limits of these rules.
 pub(crate) fn equal_models(rules: &RunRules, count: usize) -> Arc<[ModelRules]> {
     let model = |number| ModelRules {
         name: format!("model {number}").into(),
@@ -186,8 +187,9 @@ pub(crate) fn equal_models(rules: &RunRules, count: usize) -> Arc<[ModelRules]> 
     (0..count).map(model).collect()
 }
 
-/// Returns the small models, and others in which two transitions follow each other that don't in those: a second retry, a
-/// compaction after a step, several tool calls one after the other. With each, how many of its states are enough.
+/// Returns the small models, and others with pairs of consecutive transitions that the small ones don't have: a second
+/// retry, a compaction after a step, several tool calls one after the other. Each comes with a sufficient number of
+/// states.
 pub(crate) fn models_of_pairs() -> Vec<(SmallModel, usize)> {
     let once = CountLimits {
         calls_per_reply: 1,
@@ -220,7 +222,7 @@ pub(crate) fn models_of_pairs() -> Vec<(SmallModel, usize)> {
         RunLimits { budget: Some(MicroUsd(200)), max_steps: 1, timeout: late, ..poor.limits };
     models
         .push((SmallModel { name: "poor and late", rules: poor, words: EventSet::Large }, 20_000));
-    // It covers a call, and after the reply no summary.
+    // The budget covers a call, but no summary after the reply.
     let mut poorer = rules();
     poorer.limits =
         RunLimits { budget: Some(MicroUsd(40)), max_steps: 1, timeout: late, ..poorer.limits };
@@ -248,7 +250,7 @@ pub(crate) fn events(state: &State, words: EventSet) -> Vec<Event> {
     events.extend(Signal::ALL.map(|signal| Event::Interrupt { signal }));
     events.extend(deadline(state).map(|deadline| Event::Tick { now: deadline.at }));
     events.push(Event::Tick { now: state.run().now.after(LATE) });
-    // It slept until the run has to close: a retry would have begun before.
+    // The machine slept until the run has to close: a retry would have begun before.
     if matches!(state.kind(), StateKind::CallingWaiting | StateKind::CompactingWaiting) {
         let closes = guard_table::closing_time(state.run());
         events.extend(closes.map(|at| Event::Tick { now: RunTime(at) }));

@@ -95,7 +95,7 @@ fn granted(rules: RunRules, used: (u64, u64), upper_bound: Tokens) -> Option<u64
     })
 }
 
-/// Returns a case with what the shipped functions return for it.
+/// Returns a case with the results of the shipped functions.
 fn case(numbers: &mut Numbers, executing: &Machine) -> Value {
     let [input, output, cached_input, cache_write] = [(); 4].map(|()| numbers.next());
     let long = numbers.maybe().map(|threshold| LongInputPrice {

@@ -1,5 +1,5 @@
-//! Every pair of consecutive transitions of the chart: which of them the explorer and the driver take, and which are
-//! impossible.
+//! Every pair of consecutive transitions of the chart: pairs that the explorer and the driver take, and impossible
+//! ones.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -43,7 +43,7 @@ impl MetTransitions {
     }
 }
 
-/// The pairs of transitions of which the second one leaves the state that the first one enters.
+/// Pairs of transitions: the second one leaves the state that the first one enters.
 pub(crate) struct TransitionPairs {
     chart: &'static Chart,
     /// For each transition, those that followed it in the small models. One that stays is its own.
@@ -95,7 +95,7 @@ impl TransitionPairs {
         }
     }
 
-    /// Returns whether a transition leaves its state as it is but for the commands that run. Whatever follows it may as well
+    /// Returns whether a transition changes only the running commands of its state. Any transition after it may as well
     /// follow the one before it, so it is in no pair.
     fn stays(&self, number: usize) -> bool {
         self.chart.transitions[number].event == EventKind::CommandEnded.as_str()

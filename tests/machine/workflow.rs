@@ -169,7 +169,7 @@ fn chart_and_code_take_the_same_transitions() {
     }
 }
 
-/// Returns what the exploration of a program finds wrong.
+/// Returns the violations that the exploration of a program finds.
 fn violations(program: &Program, step: StepFunction) -> BTreeSet<&'static str> {
     let mut found = BTreeSet::new();
     explore(program, step, |state, event, next| {
@@ -265,7 +265,7 @@ fn every_reachable_state_keeps_the_rules() {
     }
 }
 
-/// Without the user, every path is finite: the states are taken away that lead to no other, and none is left.
+/// Without the user, every path is finite: if states without successors are removed repeatedly, none is left.
 #[test]
 fn every_path_ends() {
     for program in programs() {
@@ -298,7 +298,7 @@ fn every_path_ends() {
     }
 }
 
-/// A defect that nothing would show is a rule that is missing.
+/// If no rule finds a defect, a rule is missing.
 #[test]
 fn seeded_defects_are_found() {
     let keeps_worse: StepFunction = |program, state, event| match (state.activity, event) {

@@ -80,7 +80,7 @@ pub(crate) fn holds(
         }
         // The iteration has not improved the number.
         "isWorse" => place.best.is_some() && !improves(rules, place, event),
-        // What has ended the workflow may not hold any more.
+        // The reason for the end of the workflow may no longer hold.
         "decidesAgain" => {
             state.activity != WorkflowActivity::Done(WorkflowEnd::Succeeded) || rules.is_rechecked
         }
@@ -88,7 +88,7 @@ pub(crate) fn holds(
     }
 }
 
-/// What the bounds of a step look at.
+/// The facts on which the bounds of a step depend.
 struct IterationFacts {
     unchanged: u32,
     limit_is_clear: bool,

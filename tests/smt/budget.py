@@ -19,7 +19,7 @@ INSTRUCTION_TOKENS = 200
 # The seeded defect, or none.
 defect = None
 
-# What the solver has to know of the numbers, quotients and products that stand in terms.
+# Facts for the solver about the numbers, quotients and products in terms.
 side_conditions = []
 
 # The names of quotients and products, by their operands.

@@ -1,4 +1,4 @@
-//! The architecture: which module may use which, and how long a file may be.
+//! The architecture: allowed dependencies between modules, and the greatest length of a file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -76,7 +76,7 @@ fn no_module_uses_one_of_its_own_layer_or_above() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The library neither parses arguments nor hides its errors' types; only the binary does.
+/// Only the binary parses arguments and hides the types of errors; the library does neither.
 #[test]
 fn only_the_binary_knows_clap_and_anyhow() {
     for path in rust_files(&source()) {

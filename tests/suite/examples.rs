@@ -1,8 +1,8 @@
-//! The programs in `examples/`: each runs, without a key or a network, and prints what it is about.
+//! The programs in `examples/`: each runs without a key or a network, and prints its subject.
 
 use std::process::Command;
 
-/// Runs an example as it is now, and returns what it prints.
+/// Runs the current version of an example, and returns its output.
 fn run(name: &str) -> String {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["run", "--quiet", "--offline", "--locked", "--example", name]);

@@ -1,4 +1,4 @@
-//! The Cargo features: what the crate needs without them.
+//! The Cargo features: the dependencies of the crate without them.
 
 use std::process::Command;
 

@@ -55,10 +55,10 @@ struct DollarPrice {
 /// A tool: name, description, schema, whether it only reads, time limit in seconds, function.
 type ToolParts = (String, String, String, bool, Option<f64>, Py<PyAny>);
 
-/// What a run gives back: the document of its result, and the exception of the signal that has interrupted it.
+/// The output of a run: the document of its result, and the exception of the signal that interrupted it, if one did.
 type RunOutput = (String, Option<Py<PyAny>>);
 
-/// How often a waiting thread looks whether Python has a signal for it.
+/// Interval at which a waiting thread checks for a signal in Python.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[pymethods]
@@ -102,8 +102,9 @@ impl Agent {
 }
 
 impl Agent {
-    /// Runs on a thread of its own, while this one waits for its end and for signals. The first signal whose handler in
-    /// Python raises an exception interrupts the run; the second one doesn't wait for its end.
+    /// Runs a task on a new thread, while the current one waits for the end and for signals. The first signal whose
+    /// Python handler raises an exception interrupts the run; after the second one, `drive` returns without waiting for
+    /// the end.
     fn drive(
         &self,
         py: Python<'_>,
@@ -208,7 +209,7 @@ fn app_error(error: AppError) -> PyErr {
 }
 
 fn function_tool(parts: ToolParts) -> PyResult<FunctionTool> {
-    /// What the Python part of a tool returns.
+    /// The return value of a tool's Python part.
     #[derive(Deserialize)]
     struct Outcome {
         is_ok: bool,

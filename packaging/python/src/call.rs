@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 /// A function of the user. Its Python part takes a text and a [`Done`], starts a thread, and returns.
 pub(crate) struct HostFunction(pub(crate) Py<PyAny>);
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 pub(crate) enum CallFailure {
-    /// No one waits for it any more.
+    /// The caller no longer waits for it.
     Cancelled,
     /// It could not be started, or its thread ended without a result.
     Lost(String),
@@ -45,7 +45,7 @@ impl Drop for Done {
 }
 
 impl HostFunction {
-    /// Calls the function, and waits for its result or for the cancellation. The thread of a cancelled call goes on.
+    /// Calls the function, and waits for its result or for the cancellation. The thread of a cancelled call continues.
     pub(crate) fn call(
         &self,
         argument: &str,

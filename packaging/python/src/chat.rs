@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 /// A request that is sent to a function of the user.
 pub(crate) struct ChatRequest {
     json: String,
-    /// The start of the ids of the reply's tool calls that have none. Ids of entries are never used again.
+    /// The prefix of the ids for tool calls in the reply that come without one. Ids of entries are never used again.
     call_prefix: String,
 }
 
-/// What such a function returns.
+/// The return value of such a function.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChatReply {
@@ -48,7 +48,7 @@ struct ChatFault {
     retry_after: Option<f64>,
 }
 
-/// How many bytes are about a token.
+/// The approximate number of bytes in a token.
 const BYTES_PER_TOKEN: usize = 4;
 
 /// Returns the messages of entries.
@@ -108,11 +108,11 @@ impl ChatRequest {
         &self.json
     }
 
-    /// Parses what the function has returned.
+    /// Parses the return value of the function.
     ///
     /// # Errors
     ///
-    /// Fails with the fault that the function has raised, or with one that says what is wrong with its reply.
+    /// Fails with the fault that the function raised, or with a fault that describes why its reply is invalid.
     pub(crate) fn parse_reply(&self, text: &str) -> Result<Reply, Fault> {
         let invalid = |error: serde_json::Error| {
             fault(FaultKind::Request, &format!("invalid reply: {error}"))
@@ -168,7 +168,7 @@ fn tokens(bytes: usize) -> Tokens {
     Tokens(bytes.div_ceil(BYTES_PER_TOKEN) as u64)
 }
 
-/// Returns a fault, whose message goes to logs and terminals.
+/// Returns a fault, whose message is printed in logs and on terminals.
 pub(crate) fn fault(kind: FaultKind, message: &str) -> Fault {
     let plain: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     Fault::new(kind, plain)

@@ -1,7 +1,7 @@
 //! The native part of the Python package `architect`.
 //!
-//! It speaks JSON with the Python part: everything that crosses is a text, and the Python part gives it types. Functions of the
-//! user run on threads of Python, so that a run can continue without one that doesn't return.
+//! It exchanges JSON with the Python part, which turns each text into typed objects. Functions of the user run on
+//! threads of Python, so that a run can continue if one of them doesn't return.
 
 mod agent;
 mod call;

@@ -1,4 +1,4 @@
-//! The rules of a run, of which the caller gives only those that differ from the defaults.
+//! The rules of a run. The caller gives only those that differ from the defaults.
 
 use architect::types::{
     ContextLimits, CountLimits, EffectTimeouts, LimitBaseline, LongInputPrice, LoopDetection,
@@ -45,8 +45,8 @@ fn merge(into: &mut Value, given: Value) {
     }
 }
 
-/// Returns rules in which nothing is left out when they are written, for the names of all keys. They are named one by one, so
-/// that a new one can't be forgotten.
+/// Returns rules that serialize with the names of all keys. The fields are listed one by one, so that a new one can't
+/// be forgotten.
 fn complete_rules() -> RunRules {
     let (money, tokens, time) = (MicroUsd(1), Tokens(1), TimeSpan(1));
     let long = LongInputPrice {

@@ -1,4 +1,4 @@
-//! The decision on a command line is always the same, and no mode or rule allows what is forbidden.
+//! The decision on a command line is always the same, and no mode or rule allows forbidden commands.
 #![no_main]
 
 use architect::policy::{CallKind, CallTarget, CommandTarget, Guardrails, PolicyEngine};

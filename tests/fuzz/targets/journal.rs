@@ -1,5 +1,5 @@
-//! A journal: as it is, and with its lines sealed again, so that what is behind the checksums is reached too. It is
-//! read to where it is sound, the same whenever it is read.
+//! A journal: as it is, and with valid checksums for its lines, so that the code behind the checksums is reached, too.
+//! The sound part is read, and is the same in each reading.
 #![no_main]
 
 use std::fs;
@@ -12,7 +12,7 @@ const SESSION: &str = "01a20158-f8a4-771c-bc58-ac563a9aea05";
 /// The length of a line's seal: `,"crc":"00000000"}`.
 const SEAL: usize = 18;
 
-/// Puts a checksum at the end of each line that goes on from the line before.
+/// Puts a checksum at the end of each line that follows from the line before.
 fn sealed(text: &[u8]) -> Vec<u8> {
     let (mut out, mut crc) = (Vec::new(), 0);
     for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -41,7 +41,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| FOLDER.with(|folder| {
         };
         let first = read();
         if let Ok((_, end, records)) = &first {
-            // The header is no record that is shown.
+            // The header is not counted as a record.
             assert!(end.position.offset <= bytes.len() as u64 && *records <= end.position.seq);
         }
         assert!(first == read(), "it reads differently the second time");

@@ -1,4 +1,4 @@
-//! A rule and, after a line end, what it is compared with: a denial always takes precedence over a permission.
+//! A rule and, after a line end, the text that it is compared with: a denial always takes precedence over a permission.
 #![no_main]
 
 use architect::policy::{CallKind, CallTarget, CommandTarget, Guardrails, PolicyEngine};

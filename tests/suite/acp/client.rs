@@ -15,10 +15,10 @@ use wait_timeout::ChildExt;
 
 use crate::kit::cli::CliFixture;
 
-/// The longest that a message may take.
+/// Time limit for a message.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running agent, and what it has sent.
+/// A running agent, and the messages that it has sent.
 pub(super) struct AcpClient {
     child: Child,
     input: Option<ChildStdin>,
@@ -85,7 +85,7 @@ impl AcpClient {
         }
     }
 
-    /// Sends a prompt, and returns its stop reason; the agent has nothing to ask.
+    /// Sends a prompt, and returns its stop reason; the agent must not ask anything.
     pub(super) fn prompt(&mut self, session: &str, text: &str) -> String {
         let done = self.prompt_with(session, text, |asked| panic!("{asked}"));
         done.unwrap()["stopReason"].as_str().unwrap().to_owned()
@@ -250,7 +250,7 @@ fn check(method: &str, message: &Value) {
     check_schema(name, value);
 }
 
-/// Checks that a type of the protocol reads a value without losing anything of it. Returns the type's name.
+/// Checks that a type of the protocol reads a value without losing any field. Returns the type's name.
 fn has_all_fields<T: DeserializeOwned + Serialize>(value: &Value) -> &'static str {
     let read: T = serde_json::from_value(value.clone()).unwrap_or_else(|error| {
         panic!("{error}: {value}");

@@ -1,4 +1,4 @@
-//! What the client offers and gives: unsaved files, MCP servers, commands.
+//! Services of the client: unsaved files, MCP servers, commands.
 
 use std::process::Stdio;
 
@@ -82,7 +82,7 @@ fn without_an_offer_or_an_answer_the_files_on_disk_count() {
     }
 }
 
-/// The editor may have unsaved changes that it could not show.
+/// The editor may have unsaved changes that it could not report.
 #[test]
 fn a_file_that_the_client_could_not_show_is_not_replaced_there() {
     for (code, expected) in [
@@ -209,7 +209,7 @@ text = "Built."
     assert!(client.text("agent_message_chunk").contains("+built"));
 }
 
-/// The client sees what it waits for, and can cancel.
+/// The client is shown the cause of the delay, and can cancel.
 #[test]
 fn a_server_of_the_client_that_says_nothing_delays_no_cancellation() {
     let world = CliFixture::new();

@@ -36,7 +36,7 @@ fn an_image_of_a_prompt_reaches_the_model_and_is_still_there_after_a_kill() {
     let server = Server::new([chat::text("Red."), chat::text("Still red.")]);
     let mut client = start(&world, &server);
     let session = client.new_session(&world);
-    // It is not an image, and not even Base64; the session goes on.
+    // This is not an image, and not even Base64; the session continues.
     for wrong in ["AAAA", "?"] {
         let refused = prompt(&mut client, &session, wrong).unwrap_err();
         assert_eq!(refused["code"], -32602, "{refused}");

@@ -1,4 +1,4 @@
-//! Lines that are no messages of the protocol.
+//! Lines that are not messages of the protocol.
 
 use serde_json::json;
 

@@ -23,7 +23,7 @@ fn chosen(option: &str) -> Value {
     json!({ "outcome": { "outcome": "selected", "optionId": option } })
 }
 
-/// Returns what each of these answers leads to: the stop reason, how often was asked, and the file.
+/// Returns the result of these answers: the stop reason, the number of questions, and the file.
 fn run(answers: &[&str]) -> (Value, usize, Option<String>) {
     let world = CliFixture::new();
     let mut client = AcpClient::start(&world, WRITES, &[]);
@@ -122,7 +122,7 @@ fn modes_are_how_it_asks_and_the_other_agents() {
     assert_eq!(world.read("a.txt"), "three\n");
 }
 
-/// A question of an MCP server is one of the client, if it shows forms.
+/// A question of an MCP server is passed on to the client, if the client shows forms.
 #[test]
 fn a_question_of_a_server_is_asked_by_the_client() {
     let answered = |capabilities: &Value| {

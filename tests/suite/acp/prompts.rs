@@ -1,4 +1,4 @@
-//! Prompts: what is streamed, and how they end.
+//! Prompts: their streamed updates, and their ends.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;

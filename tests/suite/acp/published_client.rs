@@ -16,7 +16,7 @@ text = "Written."
 text = "Still here."
 "#;
 
-/// It has to be there: `ACP_PUBLISHED` is a folder with `node_modules` (`npm install @agentclientprotocol/sdk`).
+/// Requires the library: `ACP_PUBLISHED` is a folder with `node_modules` (`npm install @agentclientprotocol/sdk`).
 #[test]
 fn a_published_client_prompts_permits_and_loads() {
     let Some(library) = published() else {

@@ -89,7 +89,7 @@ fn a_session_is_resumed_without_its_history_and_closed() {
     assert_eq!(client.prompt(&session, "Go on."), "end_turn");
 }
 
-/// It would continue without its history.
+/// A removed session would continue without its history.
 #[test]
 fn a_session_that_was_removed_takes_no_prompt() {
     let world = world();

@@ -1,7 +1,7 @@
 //! Parsers return a value or an error for arbitrary input, without a panic and within a bounded time.
 //!
-//! Replies of models are mangled where their readers are (`llm/mangled.rs`), journals in `journal/damage.rs`. The same readers
-//! run under libFuzzer in `tests/fuzz`.
+//! Replies of models are mangled beside their readers (`llm/mangled.rs`), journals in `journal/damage.rs`. The same
+//! readers run under libFuzzer in `tests/fuzz`.
 
 mod patches;
 mod permissions;
@@ -38,7 +38,7 @@ fn events<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<(String, String)>,
     (events, true)
 }
 
-/// Text that looks a little like what a reader knows.
+/// Text that consists mostly of words which a reader knows.
 fn almost_valid(words: &'static [&'static str]) -> impl Strategy<Value = String> {
     let word = prop_oneof![
         4 => prop::sample::select(words).prop_map(str::to_owned),

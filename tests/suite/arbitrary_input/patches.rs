@@ -1,4 +1,4 @@
-//! Whatever a patch says, it is applied as a whole or not at all, and never outside the workspace.
+//! Any patch is applied as a whole or not at all, and never outside the workspace.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Whatever a rule and a command line say, there is a decision, always the same, and nothing is freer for being denied.
+//! Any rule and command line lead to a decision, always the same, and a denial never makes a call freer.
 
 use architect::policy::{
     CallKind, CallTarget, CommandTarget, ConfirmMode, Guardrails, PolicyEngine,
@@ -15,7 +15,7 @@ fn policy(mode: ConfirmMode, deny: &[&str], allow: &[&str]) -> Option<PolicyEngi
     Some(PolicyEngine::new(mode, rules, Guardrails::default()))
 }
 
-/// How free a call is: refused, to be asked about, allowed.
+/// Returns a rank of the decision: denied, confirmation needed, allowed.
 fn permissiveness(policy: &PolicyEngine, line: &str) -> u8 {
     let (line, folder) = (line.to_owned(), String::new());
     let target = CallTarget::Command(CommandTarget::new(&line, &folder, Vec::new()));
@@ -32,7 +32,7 @@ fn permissiveness(policy: &PolicyEngine, line: &str) -> u8 {
 proptest! {
     #![proptest_config(proptest_config(1_000))]
 
-    /// Fault X14: what stands in a command line can loosen nothing.
+    /// Fault X14: no content of a command line can loosen anything.
     #[test]
     fn any_command_line_is_decided_and_a_stricter_policy_never_allows_more(
         line in almost_valid(&[

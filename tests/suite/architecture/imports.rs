@@ -9,7 +9,8 @@ use crate::kit::sources::rust_files;
 /// The path of a module below the crate: `["journal", "index"]`.
 type ModulePath = Vec<String>;
 
-/// The imports that close a circle, with the reasons: the folder, the file, the other file of the folder that it uses.
+/// The imports that close a circle, each with its reason: the folder, the importing file, the imported file, the
+/// reason.
 const ALLOWED: &[(&str, &str, &str, &str)] = &[
     ("app", "configured_tools", "run_setup", "has methods of `RunSetup`"),
     ("app/subagents", "subagent_run", "dispatch", "runs what `DispatchCall` dispatches"),
@@ -77,7 +78,8 @@ impl Modules {
         Some(base)
     }
 
-    /// Returns the module that declares what a path below the crate names, also by imports of the modules on the way.
+    /// Returns the module that declares the target of a path below the crate, also through imports of modules on the
+    /// way.
     fn declaring(&self, path: &[String], depth: usize) -> ModulePath {
         let length =
             (0..=path.len()).rev().find(|length| self.texts.contains_key(&path[..*length]));
@@ -93,7 +95,7 @@ impl Modules {
         }
     }
 
-    /// Returns the files that each file uses of its own folder.
+    /// Returns the imports of each file from its own folder.
     fn imports(&self) -> BTreeMap<ModulePath, BTreeSet<ModulePath>> {
         let files = self.texts.iter().filter(|(module, _)| !self.folders.contains_key(*module));
         let uses = files.map(|(module, text)| {

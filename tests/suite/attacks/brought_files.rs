@@ -1,5 +1,5 @@
-//! Attacks by files that this program itself brings into a workspace: by an undo, by a merge, by resuming a session. Each was
-//! harmless where it came from.
+//! Attacks by files that this program itself brings into a workspace: by an undo, by a merge, by resuming a session.
+//! Each file was harmless in its earlier place.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -40,7 +40,7 @@ impl Workspace {
         self.home.program("git", &self.folder).args(args).output().unwrap();
     }
 
-    /// Returns the exit code, and what is printed for people.
+    /// Returns the exit code, and the output for people.
     fn architect(&self, args: &[&str]) -> (i32, String) {
         let output = self.home.program(PROGRAM, &self.folder).args(args).output().unwrap();
         let printed = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -57,8 +57,8 @@ impl Workspace {
     }
 }
 
-/// The configuration is harmless until there is a repository around it, and then it is made so; an undo brings it back, and
-/// not the rest, which isn't recorded.
+/// The configuration is harmless until there is a repository around it, and is then replaced by a safe one. An undo
+/// brings the configuration back, but not the rest of the repository, which isn't recorded.
 #[test]
 fn an_undo_makes_no_repository() {
     let workspace = Workspace::new();
@@ -116,7 +116,7 @@ fn a_merge_turns_no_hook_of_the_user_off() {
     }
 }
 
-/// The user's git runs it in the tree that the run is isolated from.
+/// The user's git would run the hook in the tree from which the run is isolated.
 #[test]
 fn an_isolated_run_writes_nothing_that_git_names_elsewhere() {
     for setting in ["core.hooksPath=tools/hooks", "core.hooksPath=HERE/build/hooks"] {
@@ -135,7 +135,7 @@ fn an_isolated_run_writes_nothing_that_git_names_elsewhere() {
         workspace.run(&[&line, &other], &["--worktree", "w0", "--set", &writable]);
         workspace.git(&["checkout", "-q"]);
         assert!(!workspace.canary.exists(), "{setting}");
-        // What other programs obey there.
+        // These files would steer other programs there.
         assert!(!build.join(".claude").exists() && !build.join(".mcp.json").exists());
     }
 }
@@ -153,7 +153,7 @@ fn an_undo_keeps_the_addresses_of_the_user() {
     assert!(config.contains(origin.to_str().unwrap()), "{config}");
 }
 
-/// A command that can write the folder could have written the options that are stored there.
+/// A command that can write the folder could have written the stored options.
 #[test]
 fn a_session_in_the_workspace_sets_no_program() {
     let workspace = Workspace::new();
@@ -202,7 +202,7 @@ fn no_session_follows_a_link_that_was_made_later() {
     assert_eq!(fs::read_dir(&config).unwrap().count(), 0);
 }
 
-/// A command could have written which folder the session is about.
+/// A command could have changed the stored workspace of the session.
 #[test]
 fn an_undo_follows_no_session_to_another_workspace() {
     let workspace = Workspace::new();

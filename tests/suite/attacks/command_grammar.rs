@@ -1,6 +1,6 @@
-//! Command lines by chance, from the grammar of shells and the options of programs.
+//! Random command lines, from the grammar of shells and the options of programs.
 
-/// A source of chance that gives the same for the same seed.
+/// A random number generator that gives the same numbers for the same seed.
 pub(super) struct CommandRng(u64);
 
 impl CommandRng {
@@ -15,7 +15,7 @@ impl CommandRng {
         usize::try_from((self.0 >> 11) % most as u64).unwrap()
     }
 
-    /// Returns true so many times in a hundred.
+    /// Returns true with a probability of `times` in a hundred.
     fn in_100(&mut self, times: usize) -> bool {
         self.below(100) < times
     }
@@ -533,7 +533,7 @@ const WORDS: &[&str] = &[
     "{x..$y}",
 ];
 
-/// What stands behind the name in `${…}`.
+/// Operators after the name in `${…}`.
 const PARAMETERS: &[&str] = &[
     "-",
     ":-",
@@ -613,7 +613,7 @@ const EXPRESSIONS: &[&str] = &[
 /// Returns a line.
 pub(super) fn line(chance: &mut CommandRng) -> String {
     let mut line = script(chance, 0);
-    // A variable with something odd in it is where many surprises begin.
+    // Many surprises begin with an unusual value in a variable.
     if chance.in_100(35) {
         let set = assignment(chance, 1);
         let between = chance.of(&["; ", " && ", "\n"]);
@@ -709,7 +709,7 @@ fn command(chance: &mut CommandRng, depth: usize) -> String {
     }
 }
 
-/// Returns a command of a form that is seen less often.
+/// Returns a command of a rarer form.
 fn rarer(chance: &mut CommandRng, depth: usize) -> String {
     match chance.below(13) {
         0 => format!("f() {{ {}; }}{}; f", script(chance, depth), redirection(chance)),
@@ -728,7 +728,7 @@ fn rarer(chance: &mut CommandRng, depth: usize) -> String {
         ),
         5 => format!("time {} {}", chance.of(&["-p", "--", "!", "-p --"]), simple(chance, depth)),
         6 => {
-            // Documents that end where they don't seem to, and behind which the next line begins.
+            // Documents whose end is hard to see, and after which the next line begins.
             let begin = chance.of(&[
                 "<<E", "<<-E", "<<'E'", "<<\\E", "<<E <<F", "<<E<<-F", "<<E #", "<<E |cat",
                 "<<E &&ls",

@@ -23,10 +23,10 @@ use tempfile::TempDir;
 
 use crate::tools::confined_workspace::ConfinedWorkspace;
 
-/// What is hidden, and must not occur in an output.
+/// The hidden content, which must not occur in an output.
 const SECRET: &str = "CANARY-SECRET";
 
-/// What an attack prints that has succeeded in a way that leaves nothing behind.
+/// The output of a successful attack that leaves nothing behind.
 const BREACH: &str = "BREACH";
 
 /// Writing outside of the workspace.
@@ -81,7 +81,7 @@ const OUTSIDE_FILES: &[&str] = &[
     "cp --reflink=auto a $OUT/reflink",
 ];
 
-/// What the user's shell, tools and package managers run or obey later.
+/// Attacks on files in the home that the user's shell, tools and package managers run or obey later.
 const HOME_FILES: &[&str] = &[
     "echo evil >> $HOME/.bashrc",
     "echo evil >> $HOME/.profile",
@@ -111,7 +111,7 @@ const HOME_FILES: &[&str] = &[
     "echo evil > $STATE/trusted",
 ];
 
-/// What the user hides.
+/// Attacks on files that the user hides.
 const HIDDEN: &[&str] = &[
     "cat $HOME/.ssh/id",
     "cat < $HOME/.ssh/id",
@@ -138,7 +138,7 @@ const HIDDEN: &[&str] = &[
     "unshare -Urm cat $HOME/.ssh/id",
 ];
 
-/// What git and this program run or obey although it is in the workspace.
+/// Attacks on files of the workspace that git and this program run or obey.
 const PROTECTED: &[&str] = &[
     "echo evil > .git/hooks/pre-commit",
     "echo evil > .git/config",
@@ -171,7 +171,7 @@ const PROTECTED: &[&str] = &[
     "cp -rf .git $TMPDIR/g && rm -rf .git; cp -r $TMPDIR/g .git; echo evil >> .git/config",
 ];
 
-/// Rights that no command has. They print what they have got, and leave nothing.
+/// Attacks on rights that no command has. They print the rights that they got, and leave nothing.
 const SYSTEM_RIGHTS: &[&str] = &[
     "unshare -Ur true && echo BREACH",
     "unshare -m true && echo BREACH",
@@ -207,7 +207,7 @@ const SYSTEM_RIGHTS: &[&str] = &[
     "prlimit --pid $BYSTANDER --nofile=0:0 && echo BREACH",
 ];
 
-/// Processes that go on after the command, whatever the level is.
+/// Attacks by processes that continue after the command, at any level.
 const SURVIVING_PROCESSES: &[&str] = &[
     "sleep 4799.$N &",
     "(sleep 4799.$N &)",
@@ -228,12 +228,12 @@ struct AttackTarget {
     enforced: Enforcement,
     connections: Arc<AtomicUsize>,
     bystander: Child,
-    /// Attacks that have succeeded.
+    /// The number of successful attacks.
     succeeded: usize,
 }
 
 impl AttackTarget {
-    /// Returns a ground at this level; none when this system has no such level.
+    /// Returns a target at this level; `None` if this system does not support the level.
     fn new(level: SandboxLevel, network: NetworkAccess) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
@@ -292,7 +292,7 @@ impl AttackTarget {
         self.supervisor.run(&command, &CancellationToken::new()).unwrap()
     }
 
-    /// Returns what an attack has achieved.
+    /// Returns the effect of a successful attack.
     fn attack(&mut self, line: &str) -> Option<String> {
         let before = self.state();
         self.connections.store(0, Ordering::SeqCst);
@@ -319,14 +319,14 @@ impl AttackTarget {
         None
     }
 
-    /// Returns what is around the workspace, and what is protected in it.
+    /// Returns the files around the workspace, and the protected ones in it.
     fn state(&self) -> BTreeMap<PathBuf, (u32, i64, Vec<u8>)> {
         let mut state = BTreeMap::new();
         for place in ["home", "outside", "w/.git/hooks", "w/.git/config", "w/.architect"] {
             add(&self.root.join(place), &mut state);
         }
         for (path, (_, time, _)) in &mut state {
-            // What is put back is put back now.
+            // Restored files have the time of their restoration.
             if path.starts_with(self.root.join("w")) {
                 *time = 0;
             }
@@ -340,7 +340,7 @@ impl AttackTarget {
         state
     }
 
-    /// Makes everything as it was.
+    /// Restores the original files.
     fn rebuild(&self) {
         for place in ["home", "outside", "w"] {
             let path = self.root.join(place);
@@ -361,7 +361,7 @@ impl AttackTarget {
         fill(&self.root);
     }
 
-    /// Runs the attacks of an area; each achieves nothing, or the level names one of these holes.
+    /// Runs the attacks of an area, and returns those that succeed although the level names none of these holes.
     fn failed_defenses(
         &mut self,
         area: &str,
@@ -385,7 +385,7 @@ impl AttackTarget {
         wrong
     }
 
-    /// Removes what an attack has left in the workspace.
+    /// Removes the files that an attack has left in the workspace.
     fn remove_files(&self) {
         for entry in fs::read_dir(self.root.join("w")).unwrap().flatten() {
             if ![".git", ".architect", "a"].iter().any(|own| entry.file_name() == *own) {
@@ -413,7 +413,7 @@ fn open(path: &Path) {
     }
 }
 
-/// Makes the files.
+/// Creates the files.
 fn fill(root: &Path) {
     for (path, content) in [
         ("outside/file", "x\n"),
@@ -457,7 +457,7 @@ fn add(path: &Path, state: &mut BTreeMap<PathBuf, (u32, i64, Vec<u8>)>) {
     }
 }
 
-/// Counts who connects to a socket.
+/// Counts connections to a socket.
 fn listen(path: &Path, connections: &Arc<AtomicUsize>) {
     let listener = UnixListener::bind(path).unwrap();
     let connections = Arc::clone(connections);
@@ -488,7 +488,7 @@ fn nothing_outside_the_workspace_is_written() {
         ];
         wrong.extend(ground.failed_defenses("metadata", &metadata, &[SandboxGap::Metadata]));
         assert_none(&wrong);
-        // An attack that never succeeds shows nothing.
+        // An attack that never succeeds, not even without confinement, shows nothing.
         assert!(level != SandboxLevel::None || ground.succeeded > 55, "{}", ground.succeeded);
     }
 }
@@ -560,7 +560,7 @@ fn sockets_of_daemons_are_out_of_reach() {
             assert_none(&ground.failed_defenses("sockets", &[&late], &holes));
         }
     }
-    // What daemons make later in their own folder is covered, too.
+    // Files that daemons create later in their own folder are hidden, too.
     let Some(ground) = AttackTarget::new(SandboxLevel::Namespaces, NetworkAccess::On) else {
         return;
     };
@@ -626,7 +626,7 @@ fn the_terminal_of_the_user_is_out_of_reach() {
     }
 }
 
-/// A hook runs what the model has written; it gets no further than the model.
+/// Links in the folder for temporary files lead no command outside.
 #[test]
 fn what_a_command_leaves_for_temporary_files_of_others_leads_nowhere() {
     for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
@@ -685,7 +685,7 @@ fn a_command_is_ended_before_it_takes_all_there_is() {
                 fill("f = os.memfd_create('x'); [os.write(f, bytes(1 << 20)) for _ in range(90)]"),
                 true,
             ),
-            // What eight processes share counts once.
+            // Memory that eight processes share counts once.
             (
                 python(
                     "m = mmap.mmap(-1, 20 << 20); [m.write(bytes(1 << 20)) for _ in range(20)]; \
@@ -704,10 +704,10 @@ fn a_command_is_ended_before_it_takes_all_there_is() {
         for (much, is_ended) in rows {
             let expected = if is_ended { CommandEnd::OutOfMemory } else { CommandEnd::Exited(0) };
             assert_eq!(run(&much).end, expected, "{level}: {much}");
-            // Nothing of it is left that counts for the next one.
+            // No remaining memory counts for the next command.
             assert_eq!(run("sleep 0.6").end, CommandEnd::Exited(0), "{level}: {much}");
         }
-        // While it is stopped, the limit holds as well.
+        // The limit also holds while the command is stopped.
         let line = "import signal; \
             signal.signal(15, lambda *_: (bytearray(b'x' * (90 << 20)), time.sleep(30))); time.sleep(30)";
         let (timeout, kill_timeout) = (Some(Duration::from_millis(800)), Duration::from_secs(20));
@@ -721,14 +721,14 @@ fn a_command_is_ended_before_it_takes_all_there_is() {
         if counted {
             let many =
                 run_within("for i in $(seq 600); do sleep 60 & done 2>/dev/null; echo all", 6);
-            // A shell tries it again for a while.
+            // A shell retries for a while.
             assert_ne!(many.stdout.text().trim(), "all", "{level}");
             assert_eq!(run("true").end, CommandEnd::Exited(0));
         }
     }
 }
 
-/// A path that the user has made writable means the folder that it named at the start.
+/// A writable path of the user stands for the folder that it named at the start.
 #[test]
 fn a_link_in_the_place_of_a_writable_folder_opens_nothing() {
     for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
@@ -742,7 +742,7 @@ fn a_link_in_the_place_of_a_writable_folder_opens_nothing() {
             let outside = cage.outside.display();
             assert!(cage.succeeds("true"));
             cage.run(&format!("mv out was; mkdir out; ln -s {outside} out/put; ls -l out"));
-            // While a command runs, the next one is confined for itself.
+            // While a command runs, the next one is confined on its own.
             let held = cage.world.supervisor.open(&CommandSpec::shell("cat", &cage.world.path));
             cage.run(&format!("touch {outside}/planted out/put/planted"));
             drop(held);

@@ -1,8 +1,8 @@
-//! Attacks through git: what the next git command of the user would run or follow.
+//! Attacks through git: files that the next git command of the user would run or follow.
 //!
-//! Each row is made in a workspace of its own. Then the user runs the usual commands of git, outside of the sandbox, and
-//! the program that was planted must not have run: it makes a file that no confined command could make. The same rows are
-//! run without a sandbox, to see that they are attacks.
+//! Each row runs in a workspace of its own. Then the user runs the usual git commands, outside of the sandbox, and the
+//! planted program must not run: it makes a file that no confined command could make. The same rows are run without a
+//! sandbox, to check that they are attacks.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)] // what a failed test shows
 
@@ -20,15 +20,15 @@ use serde_json::{Value, json};
 
 use crate::tools::fixture::{ToolFixture, yolo_settings};
 
-/// How the workspace is made by its user.
+/// An attack, with the user's commands before and after it.
 #[derive(Clone, Copy, Debug)]
 struct AttackRow {
     name: &'static str,
-    /// What the user has done before.
+    /// The user's commands before the attack, which set up the workspace.
     before: &'static str,
-    /// What is tried.
+    /// The attempted attack.
     attack: Attack,
-    /// What the user does besides the usual.
+    /// The user's commands after the attack, besides the usual ones.
     then: &'static str,
 }
 
@@ -53,14 +53,14 @@ const fn attack_row(
 /// A repository with a commit, and a program that must not run.
 const REPO: &str = "git init -q . && git add a && git commit -qm one";
 
-/// The same with more.
+/// The same, with further commands.
 macro_rules! repo_and {
     ($rest:expr) => {
         concat!("git init -q . && git add a && git commit -qm one && ", $rest)
     };
 }
 
-/// A repository in a place that commands may write, and that is not searched: what an earlier command has made there.
+/// A repository that an earlier command made in a place that commands may write, and that is not searched.
 macro_rules! private_remote {
     ($rest:expr) => {
         repo_and!(concat!(
@@ -76,7 +76,7 @@ const SUB: &str = "git init -q ../o && git -C ../o commit -q --allow-empty -m o 
 const NESTED: &str = "git init -q . && git add a && git commit -qm one && git init -q lib && \
     git -C lib commit -q --allow-empty -m l";
 
-/// A nested repository that is part of the index, with a monitor: moved to where git finds it by the file `lib/.git`.
+/// A nested repository that is part of the index, with a monitor. It is moved to a place to which `lib/.git` leads git.
 macro_rules! evil_lib {
     ($rest:expr) => {
         concat!(
@@ -856,7 +856,7 @@ const LINES: &[AttackRow] = &[
         "git -C lib status",
     ),
     attack_row(
-        // Files outside stand for what an earlier run has left in a private cache.
+        // Files outside stand in for those that an earlier run has left in a private cache.
         "pointer that led nowhere, and is led outside by a link",
         "git init -q . && git add a && git commit -qm one && git init -q lib && \
          git -C lib commit -q --allow-empty -m l && mkdir ../o && mv lib/.git ../o/e && \
@@ -1183,7 +1183,7 @@ const LINES: &[AttackRow] = &[
 const MONITOR: &str =
     r#"{"path": "PATH", "content": "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = BAD\n"}"#;
 
-/// What the tools for files are asked for. `PATH` is the row's name up to a colon, `BAD` the program.
+/// Attacks by the tools for files. `PATH` stands for the row's name up to a colon, `BAD` for the program.
 const CALLS: &[AttackRow] = &[
     attack_row(".git/config", REPO, Call("write_file", MONITOR), ""),
     attack_row(".GIT/config", REPO, Call("write_file", MONITOR), ""),
@@ -1297,11 +1297,11 @@ const CALLS: &[AttackRow] = &[
     ),
 ];
 
-/// What the user does in the end.
+/// The usual git commands of the user, after an attack.
 const USUAL: &str = "git status; git diff; git commit -q --allow-empty -m user; git log -1 -p; git stash list; \
     git submodule status; git diff --submodule=diff HEAD; git branch -a; git fetch -q";
 
-/// A workspace of a user, before anything is tried.
+/// A workspace of a user, before the attack.
 struct UserWorkspace {
     world: ToolFixture,
     canary: PathBuf,
@@ -1359,10 +1359,10 @@ impl UserWorkspace {
         }
     }
 
-    /// Returns whether the program ran that was planted.
+    /// Returns whether the planted program ran.
     fn canary_ran(&self, row: &AttackRow) -> (bool, String) {
         let output = self.attack(row);
-        // Only what runs outside of the sandbox counts.
+        // Only runs outside of the sandbox count.
         let _ = fs::remove_file(&self.canary);
         user(&self.world.path, USUAL);
         user(&self.world.path, row.then);
@@ -1395,7 +1395,7 @@ fn user(path: &Path, line: &str) -> (bool, String) {
     (output.status.success(), errors)
 }
 
-/// Returns the step between the rows that are tried: with `ATTACKS_STEP=8`, each eighth one is.
+/// Returns the step between the tested rows: with `ATTACKS_STEP=8`, each eighth one is tested.
 fn rows_step() -> usize {
     std::env::var("ATTACKS_STEP").map_or(1, |step| step.parse().unwrap())
 }
@@ -1431,10 +1431,10 @@ fn nothing_that_a_tool_writes_runs_in_the_user_s_git() {
     none_gets_through(CALLS, SandboxLevel::Namespaces);
 }
 
-/// Rows that are no attack here show nothing.
+/// Rows that succeed nowhere would show nothing.
 #[test]
 fn without_a_sandbox_each_of_them_runs() {
-    // Only some file systems take these names for the same.
+    // Only some file systems treat these names as the same.
     const HARMLESS: [&str; 1] = [".GIT/config"];
     // Newer than some versions of the system's programs.
     const MAYBE: [&str; 1] = ["exchanged .git"];
@@ -1447,7 +1447,7 @@ fn without_a_sandbox_each_of_them_runs() {
     assert!(harmless.is_empty(), "{harmless:?}");
 }
 
-/// The work tree may be above the workspace, and name what is in it.
+/// The work tree may be above the workspace, and name files in it.
 #[test]
 fn what_a_repository_above_the_workspace_runs_in_it_is_protected() {
     for (setting, value, path) in [
@@ -1515,7 +1515,7 @@ fn what_variables_of_the_user_make_git_run_is_protected() {
             let world = ToolFixture::with(yolo_settings(), |policy| {
                 let path = policy.workspace.clone();
                 let around = path.parent().unwrap().display().to_string();
-                // Stands for a git with a prefix of its own.
+                // A replacement for a git with a prefix of its own.
                 let own = "mkdir ../bin ../etc && ln -s ../w/t/c ../etc/gitconfig && printf '#!/bin/sh\nGIT_CONFIG_SYSTEM=%s exec git \"$@\"\n' \
                     $PWD/../etc/gitconfig > ../bin/git && sed -i s,exec,PATH=/usr/bin:/bin\\ exec\\ env, ../bin/git && chmod +x ../bin/git";
                 let made = user(&path, &format!("echo 1 > a && {REPO} && echo 2 > a && {own}"));
@@ -1552,7 +1552,7 @@ fn what_variables_of_the_user_make_git_run_is_protected() {
     }
 }
 
-/// What a model does with git, a line for each command.
+/// Ordinary git commands of a model, by the workspace.
 const ORDINARY: &[(&str, &[&str])] = &[
     (
         REPO,
@@ -1624,7 +1624,7 @@ fn ordinary_commands_of_git_work() {
     }
 }
 
-/// A file of the first name may be the command's.
+/// A file with the hook's first name may be the command's.
 #[test]
 fn the_name_of_a_renamed_hook_is_the_one_that_it_has() {
     for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
@@ -1719,7 +1719,7 @@ fn a_workspace_whose_repository_is_elsewhere_commits() {
     }
 }
 
-/// What a model does with git in a linked work tree. Much of it makes files at the top of the repository.
+/// Ordinary git commands of a model in a linked work tree. Many of them make files at the top of the repository.
 const ORDINARY_LINKED: &[&str] = &[
     "echo x > a && git add a && git commit -qm here && git log --oneline | grep here",
     "git branch side && git pack-refs --all && git branch -D side",
@@ -1734,7 +1734,7 @@ const ORDINARY_LINKED: &[&str] = &[
     "git reflog expire --expire=now --all && git gc -q --prune=now && git fsck",
 ];
 
-/// Attacks by what belongs to the main work tree and to another linked one.
+/// Attacks by files of the main work tree, and of another linked one.
 const LINKED: &[&str] = &[
     "git config extensions.worktreeConfig true; printf '[core]\nfsmonitor=%s\n' $PWD/bad > $G/worktrees/other/config.worktree",
     "cp -r $G e; git config -f e/config core.fsmonitor $PWD/bad; echo $PWD/e > $G/worktrees/other/commondir",
@@ -1749,7 +1749,7 @@ const LINKED: &[&str] = &[
 ];
 
 impl UserWorkspace {
-    /// Makes a linked work tree the workspace. There is another one, `other`, and the main one, `main`.
+    /// Returns a workspace that is a linked work tree. Beside it are another one, `other`, and the main one, `main`.
     fn linked(mode: SandboxMode, ceiling: SandboxLevel) -> Self {
         let world = ToolFixture::with(yolo_settings(), |policy| {
             let around = policy.workspace.parent().unwrap().to_owned();
@@ -1780,7 +1780,7 @@ impl UserWorkspace {
     }
 }
 
-/// Returns the attacks on a linked work tree: its own, and those on a repository, by the folder that it shares.
+/// Returns the attacks on a linked work tree: its own, and those on a repository, applied to the shared folder.
 fn on_linked() -> Vec<(String, &'static str)> {
     let shared = LINES.iter().filter(|row| row.before == REPO).filter_map(|row| match row.attack {
         Line(line) => Some((line.replace(".git/", "$G/"), row.then)),
@@ -1828,7 +1828,7 @@ fn nothing_that_a_command_makes_runs_in_the_repository_of_a_linked_work_tree() {
     assert!(through.is_empty(), "{}", through.join("\n"));
 }
 
-/// Attacks that hit nothing without a sandbox show nothing.
+/// Attacks that hit nothing without a sandbox would show nothing.
 #[test]
 fn without_a_sandbox_attacks_on_a_linked_work_tree_hit() {
     let is_hit = |(line, then): &(String, &str)| {
@@ -1858,7 +1858,7 @@ fn a_pointer_to_a_repository_that_does_not_know_the_workspace_opens_nothing() {
     assert!(!world.path.join("../o/.git/refs/x").exists());
 }
 
-/// What else commands may write can be, or become, a work tree as well.
+/// Other writable folders can be, or become, a work tree as well.
 #[test]
 fn a_further_folder_that_is_writable_is_looked_after() {
     for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
@@ -1888,7 +1888,7 @@ fn a_further_folder_that_is_writable_is_looked_after() {
     }
 }
 
-/// What is protected in the workspace is below both folders.
+/// The protected paths of the workspace are below both folders.
 #[test]
 fn a_writable_folder_around_the_workspace_weakens_nothing() {
     let run = |is_around: bool| {
@@ -1912,7 +1912,7 @@ fn a_writable_folder_around_the_workspace_weakens_nothing() {
     assert!(!world.path.join(".git/hooks/post-commit").exists());
 }
 
-/// The mount over a file disappears in one command when another one, which has not got it, replaces the file.
+/// The mount over a file disappears in one command if another command, which has no such mount, replaces the file.
 #[test]
 fn two_runs_at_the_same_time_plant_nothing_in_a_folder_of_both() {
     let around = tempfile::tempdir().unwrap();
@@ -1976,7 +1976,7 @@ fn repositories_in_a_further_folder_that_is_writable_are_protected() {
                     canary.display()
                 );
                 assert!(user(&policy.workspace, &before).0);
-                // Of one, a part only.
+                // Of one folder, only a part is writable.
                 let is_part = attack.contains("above");
                 policy.writable = vec![if is_part { other.join("above/part") } else { other }];
                 (policy.mode, policy.ceiling) = (SandboxMode::WorkspaceWrite, level);
@@ -1985,7 +1985,7 @@ fn repositories_in_a_further_folder_that_is_writable_are_protected() {
                 continue;
             }
             let printed = world.call("run_command", &json!({"command": attack})).text.to_string();
-            // Only what runs outside of the sandbox counts.
+            // Only runs outside of the sandbox count.
             let canary = world.path.parent().unwrap().join("canary");
             let _ = fs::remove_file(&canary);
             user(&world.path, then);
@@ -1994,8 +1994,8 @@ fn repositories_in_a_further_folder_that_is_writable_are_protected() {
     }
 }
 
-/// The engine alone, and with its supervisors, at any moment: the latter finish its work, or the next start does. After two
-/// interrupts, it has not ended before they have.
+/// The engine is killed alone, and with its supervisors: the supervisors finish its work, or the next start does. After
+/// two interrupts, the engine does not end before its supervisors.
 #[test]
 fn what_was_planted_is_found_when_everything_was_killed() {
     for end in ["kill engine", "kill all", "interrupt twice"] {
@@ -2041,12 +2041,12 @@ fn what_was_planted_is_found_when_everything_was_killed() {
         assert!(!supervisors.is_empty());
         if kills_all {
             let all = supervisors.iter().map(|id| format!(" {id}")).collect::<String>();
-            // Some end with another one, before their own signal; that all are gone is seen below.
+            // Some end with another one, before their own signal; the loop below checks that all are gone.
             user(&path, &format!("kill -STOP {0} {all}; kill -KILL {0} {all}", engine.id()));
         } else if end == "kill engine" {
             engine.kill().unwrap();
         } else {
-            // The command goes on for a while after the first one; a second one that comes at once would not count.
+            // The command continues for a while after the first signal; a second one at the same time would not count.
             user(&path, &format!("kill -INT {0}; sleep 0.3; kill -INT {0}", engine.id()));
         }
         let ended = engine.wait().unwrap();
@@ -2060,7 +2060,7 @@ fn what_was_planted_is_found_when_everything_was_killed() {
             std::thread::sleep(Duration::from_millis(20));
         }
         if kills_all {
-            // Any start finishes it.
+            // Any start finishes the work.
             let mut next = Command::new(env!("CARGO_BIN_EXE_architect"));
             next.arg("sessions").current_dir(&path).env_clear().env("HOME", home.path());
             assert!(next.stdout(Stdio::null()).status().unwrap().success());
@@ -2077,13 +2077,13 @@ fn what_was_planted_is_found_when_everything_was_killed() {
     }
 }
 
-/// Returns whether a process has ended, collected or not. A supervisor lets no ordinary user look into its folders.
+/// Returns whether a process has ended, collected or not. Ordinary users may not look into a supervisor's folders.
 fn has_ended(id: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat"));
     stat.map_or(true, |stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))
 }
 
-/// Returns the processes that one has started, and so on.
+/// Returns the descendants of a process.
 fn children(id: u32) -> Vec<u32> {
     let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
     let tasks = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! Attacks by what hooks run: programs and configurations that the model has written.
+//! Attacks through the commands of hooks: programs and configurations that the model has written.
 
 use crate::kit::cli::CliFixture;
 
@@ -42,7 +42,7 @@ fn only_the_user_takes_a_hook_out_of_the_confinement() {
     let own = world.home().join(".config/architect");
     std::fs::create_dir_all(&own).unwrap();
     std::fs::write(own.join("config.toml"), config("sandbox = 'off'")).unwrap();
-    // The model does not write what runs there.
+    // The model cannot write the program that runs there.
     world.write("fmt.sh", "echo x > $HOME/evil\n");
     let ran = world.run_script(SCRIPT, &["--mode", "yolo"]);
     assert_eq!(ran.code, 0, "{}", ran.err);

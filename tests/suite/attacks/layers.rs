@@ -6,7 +6,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule, apply_f
 
 use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit};
 
-/// What a system lacks.
+/// The layers that a system lacks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum MissingLayer {
     Nothing,
@@ -31,7 +31,7 @@ fn refuse(call: i64, errno: i32) {
     apply_filter(&program).unwrap();
 }
 
-/// Runs a task where something is lacking.
+/// Runs a task on a system that lacks a layer.
 fn run(world: &CliFixture, lacking: MissingLayer, args: &[&str]) -> CommandResult {
     let model = world.script_model(SCRIPT);
     let args = [&["run", "Do it.", "--mode", "yolo", "--model", &model][..], args].concat();
@@ -40,7 +40,7 @@ fn run(world: &CliFixture, lacking: MissingLayer, args: &[&str]) -> CommandResul
 
 fn start(world: &CliFixture, lacking: MissingLayer, args: &[&str]) -> CommandResult {
     let mut command = world.command(args);
-    // Whatever this thread may not do, the processes that it starts may not do either.
+    // The restrictions of this thread also hold for the processes that it starts.
     let child = std::thread::scope(|scope| {
         let start = || {
             if matches!(lacking, MissingLayer::Namespaces | MissingLayer::Both) {
@@ -86,7 +86,7 @@ fn a_missing_layer_is_reported_or_ends_the_run() {
     }
 }
 
-/// A session of one project, and what a command in another one can find of it.
+/// A command in one project finds nothing of a session in another one.
 #[test]
 fn stored_sessions_are_read_by_no_command() {
     const SESSION: &str = r#"

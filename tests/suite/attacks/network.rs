@@ -114,7 +114,7 @@ fn there_is_no_resolver_but_the_proxy() {
     }
 }
 
-/// A server that never answers keeps nothing open when the command that asked it has ended.
+/// Connections to a server that never answers are closed when the command that opened them has ended.
 #[test]
 fn what_a_command_leaves_open_is_closed_with_it() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -142,7 +142,7 @@ fn what_a_command_leaves_open_is_closed_with_it() {
     assert!(cage.run(&format!("curl -sS http://localhost:{}/", site.port)).contains("hello"));
 }
 
-/// Whatever is asked for, the proxy continues, and reports little to the model.
+/// After any flood of requests, the proxy continues, and reports little to the model.
 #[test]
 fn a_flood_ends_with_its_command() {
     let site = TestHost::new("127.0.0.1:0").unwrap();
@@ -170,7 +170,7 @@ fn a_flood_ends_with_its_command() {
     }
 }
 
-/// Without namespaces there is no proxy that could not be gone around, so that there is no network either.
+/// Without namespaces, commands could bypass the proxy, so there is no network either.
 #[test]
 fn a_lower_level_has_no_network() {
     let site = TestHost::new("127.0.0.1:0").unwrap();

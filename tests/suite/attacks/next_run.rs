@@ -1,4 +1,4 @@
-//! Attacks on the next run, and on the next login: what steers them is written by no command and no tool.
+//! Attacks on the next run, and on the next login: no command and no tool writes the files that steer them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -54,7 +54,7 @@ impl TestHome {
             .unwrap()
     }
 
-    /// Returns a program that the user starts in a folder.
+    /// Returns the command for a program that the user starts in a folder.
     pub(super) fn program(&self, program: &str, cwd: &Path) -> Command {
         let mut started = Command::new(program);
         started.current_dir(cwd).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
@@ -71,7 +71,7 @@ fn file(path: &str) -> String {
     format!("{{ name = \"write_file\", arguments = {{ path = '{path}', content = 'evil' }} }}")
 }
 
-/// The user's configuration may be in the workspace without the home being there.
+/// The user's configuration may be in the workspace, without the home being there.
 #[test]
 fn a_folder_of_configurations_in_the_workspace_is_not_written() {
     for is_there in [false, true] {
@@ -93,8 +93,8 @@ fn a_folder_of_configurations_in_the_workspace_is_not_written() {
     }
 }
 
-/// Where nothing is mounted, protected files are restored after a command; what this program has written meanwhile is not
-/// taken back.
+/// On systems without mounts, protected files are restored after a command. Files that this program has written
+/// meanwhile are not restored.
 #[test]
 fn only_what_a_command_changes_in_the_state_of_this_program_is_restored() {
     let world = ToolFixture::with(yolo_settings(), |policy| {
@@ -111,7 +111,7 @@ fn only_what_a_command_changes_in_the_state_of_this_program_is_restored() {
         return;
     }
     assert!(enforced.gaps.contains(&SandboxGap::Protected), "{enforced:?}");
-    // In place of this program.
+    // The command writes the files of this program in its place.
     let line = "echo evil > state/trusted; echo evil > state/new; printf 2 >> state/sessions/journal; printf 3 > state/sessions/next";
     world.call("run_command", &json!({ "command": line }));
     let read = |path: &str| fs::read_to_string(world.path.join("state").join(path)).ok();
@@ -121,7 +121,7 @@ fn only_what_a_command_changes_in_the_state_of_this_program_is_restored() {
     assert_eq!(read("sessions/next").as_deref(), Some("3"));
 }
 
-/// The user may start another program in any folder that has something for it.
+/// The user may start another program in any folder that has files for it.
 #[test]
 fn what_other_programs_obey_is_not_written_below_the_workspace() {
     let home = TestHome::new();
@@ -186,7 +186,7 @@ fn the_user_s_configuration_is_not_written_where_its_folder_may_be() {
     }
 }
 
-/// What leads to a protected folder is protected as well.
+/// Links to protected folders are protected as well.
 #[test]
 fn a_link_to_what_steers_a_later_run_is_not_replaced() {
     for name in [".architect", ".claude", ".mcp.json"] {
@@ -203,7 +203,7 @@ fn a_link_to_what_steers_a_later_run_is_not_replaced() {
     }
 }
 
-/// What such a folder leads to in the workspace is protected there.
+/// Targets of links in such folders are protected if they are in the workspace.
 #[test]
 fn what_is_behind_links_in_protected_folders_is_not_written() {
     for is_there in [false, true] {
@@ -240,7 +240,7 @@ fn what_is_behind_links_in_protected_folders_is_not_written() {
     }
 }
 
-/// What steers a later run, of this program and of its like.
+/// Files that steer a later run of this program, or of similar ones, are not written.
 #[test]
 fn what_steers_a_later_run_is_not_written() {
     for path in [
@@ -283,7 +283,7 @@ fn what_steers_a_later_run_is_not_written() {
     }
 }
 
-/// The home is no workspace unless it is named, and its dotfiles stay what they are.
+/// The home is not a workspace unless it is named, and its dotfiles stay unchanged.
 #[test]
 fn the_home_is_a_workspace_only_when_it_is_named() {
     let home = TestHome::new();
@@ -388,7 +388,7 @@ fn what_this_program_follows_everywhere_is_not_written_where_it_leads_into_the_w
     }
 }
 
-/// Tries to write a file of the workspace in each way, and returns what is left of it.
+/// Tries to write a file of the workspace in each way, and returns its content after that.
 fn after_attack(home: &TestHome, path: &str, options: &[&str]) -> String {
     let workspace = home.path("w");
     let calls = [
@@ -403,7 +403,7 @@ fn after_attack(home: &TestHome, path: &str, options: &[&str]) -> String {
     fs::read_to_string(workspace.join(path)).unwrap_or_default()
 }
 
-/// The next run with the same options, and a resumed one, would obey it.
+/// The next run with the same options, and a resumed one, would obey the file.
 #[test]
 fn a_file_of_settings_that_the_user_names_is_not_written() {
     for (path, text, options) in [
@@ -477,7 +477,7 @@ fn a_new_configuration_is_written_through_no_link() {
     }
 }
 
-/// Mercurial and Jujutsu run what their own configurations name.
+/// Mercurial and Jujutsu run commands that their own configurations name.
 #[test]
 fn the_settings_of_other_version_control_systems_are_not_written() {
     for path in [".hg/hgrc", ".hg/sharedpath", ".jj/repo/config.toml"] {
@@ -500,7 +500,7 @@ fn the_settings_of_other_version_control_systems_are_not_written() {
     }
 }
 
-/// The author of the project's file chooses where a key would be sent.
+/// The author of the project's file could choose the address that a key is sent to.
 #[test]
 fn a_file_of_the_project_gets_no_secret() {
     let home = TestHome::new();
@@ -547,7 +547,7 @@ fn a_file_of_the_project_gets_no_secret() {
     }
 }
 
-/// Trust covers the files as they were, not what a later pull brings.
+/// Trust covers the files at that time, not those that a later pull brings.
 #[test]
 fn what_comes_into_a_trusted_folder_later_counts_for_nothing() {
     let hook = "[[hooks.stop]]\nname = 'h'\ncommand = 'evil'\n";
@@ -584,7 +584,7 @@ fn what_comes_into_a_trusted_folder_later_counts_for_nothing() {
     }
 }
 
-/// A project's file must not choose which secret goes where, trusted or not.
+/// A project's file must not choose which secret is sent to which server, trusted or not.
 #[test]
 fn a_trusted_project_sends_no_secret() {
     let server = |token: &str| {

@@ -40,7 +40,7 @@ const NOT_READING: &[&str] = &[
     "[[ -v a[$(touch${IFS}x)] ]]",
     "[[ 'a[$(touch x)]' -eq 1 ]]",
     "find . -exec test \"$op\" 'a[$(touch x)]' \\;",
-    // What stands in brackets is evaluated.
+    // Subscripts in brackets are evaluated.
     "a=(['b[$(touch x)]']=1)",
     "a=([0]=1 ['b[$(touch x)]']=1)",
     "a+=(['b[$(touch x)]']=1)",
@@ -77,7 +77,7 @@ const NOT_READING: &[&str] = &[
     "x=(a)b touch x",
     "echo ${x/a/$(touch x)}",
     "case $(touch x) in *) ls;; esac",
-    // Variables that decide what is run.
+    // Variables that determine the program.
     "echo {PATH}</dev/null; ls",
     "printf 'abc%n' PATH; ls",
     "echo ${PATH:=.}; ls",
@@ -92,7 +92,7 @@ const NOT_READING: &[&str] = &[
     "read PATH < f",
     "wait -p PATH",
     "xargs --process-slot-var=PATH ls",
-    // Names that decide what a program does.
+    // Names that determine the effect of a program.
     "exec -a rm ls x",
     "sh -c 'echo a' ls ${RANDOM:'x[$(>p)0]'}",
     "bash -c ls $((x[0]))",
@@ -150,7 +150,7 @@ const NOT_READING: &[&str] = &[
     "ls > /dev/tcp/127.0.0.1/9",
     "cat < /dev/tcp/127.0.0.1/9",
     "ls <> x",
-    // Programs that first run what the workspace names.
+    // Programs that first run a program which the workspace names.
     "cargo --version",
     "rustc --version",
     "yarn --version",
@@ -195,7 +195,7 @@ fn what_looks_like_reading_is_asked_about() {
     assert!(through.is_empty(), "{through:#?}");
 }
 
-/// What reads still is not asked about.
+/// Lines that only read are still not asked about.
 #[test]
 fn ordinary_reading_is_let_through() {
     let policy = PolicyEngine::new(
@@ -308,7 +308,7 @@ fn what_is_never_allowed_is_refused_in_its_easy_spellings() {
     assert!(through.is_empty(), "{through:#?}");
 }
 
-/// Lines that `deny = ["run_command(git push *)"]` keeps from being run unasked.
+/// Lines that must not run without confirmation under `deny = ["run_command(git push *)"]`.
 const PUSHES: &[&str] = &[
     "git push",
     "/usr/bin/git push origin",
@@ -361,7 +361,7 @@ fn a_denied_command_is_not_run_by_another_spelling() {
     assert!(through.is_empty(), "{through:#?}");
 }
 
-/// Commands that would write what `deny` keeps from the tools that write.
+/// Commands that would write files which `deny` protects from the tools that write.
 const WRITES: &[&str] = &[
     "echo evil > keys/prod.pem",
     "echo evil | tee keys/prod.pem",
@@ -413,14 +413,14 @@ fn a_denied_file_is_kept_from_commands() {
                 return;
             }
             world.registry_call(line);
-            // A rule with `read_file` hides the file, too; from outside it is what it was.
+            // A rule with `read_file` hides the file, too; outside of the sandbox it is unchanged.
             let now = fs::read_to_string(workspace.join("keys/prod.pem")).unwrap_or_default();
             assert_eq!(now, "good\n", "{deny}: {line}");
         }
     }
 }
 
-/// A rule for one tool keeps what is there from the others as well. The denial has to say which rule that is.
+/// A rule for one tool also protects its files from the other tools. The denial has to name that rule.
 #[test]
 fn a_denial_by_a_rule_for_another_tool_names_the_rule() {
     let rules = permission_rules(&["apply_patch(keys/**)"], &[], &[]).unwrap();
@@ -611,7 +611,7 @@ fn a_repository_that_names_programs_is_asked_about() {
     assert!(is_allowed("git --version"));
 }
 
-/// Lines that lead git to a repository which is no part of the one around it.
+/// Lines that lead git to a repository that is not part of the one around it.
 const ELSEWHERE: &[&str] = &[
     "git -C d log",
     "git -C ./d log",
@@ -686,7 +686,7 @@ fn answers_command_neither_a_terminal_nor_a_ci_system() {
         for answer in HOSTILE_ANSWERS {
             let folder = TempDir::new().unwrap();
             let script = folder.path().join("s.toml");
-            // What JSON escapes, TOML does as well.
+            // TOML has the escapes of JSON.
             let text = serde_json::to_string(answer).unwrap().replace('\u{9b}', "\\u009b");
             fs::write(&script, format!("[[turn]]\ntext = {text}\n")).unwrap();
             let output = run(folder.path(), &script, &["--output-format", format]);

@@ -1,4 +1,4 @@
-//! Attacks on the time between a check and what it was for: a folder is swapped for a link while a tool uses it.
+//! Attacks on the time between a check and the checked action: a folder is swapped for a link while a tool uses it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,7 +22,8 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Makes a call again and again while the folder `d` of the workspace is a plain one and a link to another one in turns.
+/// Makes a call again and again while the folder `d` of the workspace alternates between a folder and a link to another
+/// one.
 fn swapping(world: &ToolFixture, target: &str, tool: &str, arguments: &Value) -> Vec<String> {
     let end = AtomicBool::new(false);
     let path = &world.path;
@@ -148,7 +149,7 @@ fn no_swapped_folder_leads_a_search_outside() {
     }
 }
 
-/// Names are walked by path, so what is found is looked up again in the folder that was opened at the start.
+/// Names are listed by path, so the found files are looked up again in the folder that was opened at the start.
 #[test]
 fn no_names_are_listed_from_behind_a_link_that_replaces_a_folder() {
     let world = ToolFixture::new();

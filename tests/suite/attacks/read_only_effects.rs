@@ -1,14 +1,15 @@
-//! A line that the policy takes for reading has no effect: random lines are decided about, run, and checked from outside.
+//! Lines that the policy classifies as reading have no effect: random lines are classified, run, and checked from
+//! outside.
 //!
-//! Lines that the policy takes for reading are run by bash and by dash in a confined folder, many in one process. Then
-//! the folder has to be what it was, down to the times of its files and inodes, and no program may have been started that
-//! is not known to read: everything else that the search path has is a trap.
+//! Lines that the policy classifies as reading are run by bash and by dash in a confined folder, many in one process.
+//! Then the folder must be unchanged, down to the times of its files and inodes, and only programs that are known to
+//! read may have been started: all others on the search path are traps.
 //!
-//! What is not seen: signals to other processes, connections (there is no network), times of access, files in the folder
+//! Undetected are signals to other processes, connections (there is no network), times of access, files in the folder
 //! for temporary ones, and a change in the same tick of the kernel's clock (some milliseconds) in which the folder was
 //! made.
 //!
-//! `FUZZ_LINES=1000000 FUZZ_SEED=7 cargo test --test suite effects -- --nocapture` looks further.
+//! `FUZZ_LINES=1000000 FUZZ_SEED=7 cargo test --test suite effects -- --nocapture` tests more lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,7 +34,7 @@ use tempfile::TempDir;
 
 use super::command_grammar::{CommandRng, line};
 
-/// Programs that a line which only reads may start.
+/// Programs that a reading line may start.
 const READERS: &[&str] = &[
     "[",
     "b2sum",
@@ -139,11 +140,11 @@ const READERS: &[&str] = &[
     "gawk",
 ];
 
-/// Runs lines in subshells of a few shells: to start a shell for each line would take most of the time.
+/// Runs lines in subshells of a few shells, since starting a shell for each line would take most of the time.
 ///
-/// A shell names each line by its number on descriptor 9 before it runs it by `eval`, which reads a text as `-c` does. A
-/// line that takes longer than the limit is cut: its shell is killed, and another one goes on behind it. At the end the
-/// numbers of lines that were begun and of those that were cut are printed.
+/// A shell writes the number of each line to descriptor 9 before it runs the line by `eval`, which reads a text as `-c`
+/// does. A line that exceeds the time limit is cut off: its shell is killed, and another one continues after the line.
+/// At the end the numbers of begun lines and of cut-off lines are printed.
 const DRIVER: &str = r#"
     use POSIX (); use IO::Select; use Time::HiRes qw(time sleep);
     my ($shell, $file, $limit) = @ARGV; my ($most, $share) = (6, 40);
@@ -195,7 +196,7 @@ const DRIVER: &str = r#"
     print join(' ', $begun, @cut); exit(0);
 "#;
 
-/// A folder in which lines are run, and what it was before.
+/// A folder in which lines are run, and its earlier state.
 struct EffectProbe {
     folder: TempDir,
     supervisor: Supervisor,
@@ -205,18 +206,18 @@ struct EffectProbe {
     limit: f64,
 }
 
-/// What became of lines that had no effect.
+/// The result of lines that had no effect.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct BatchResult {
-    /// How many were run to their end.
+    /// The number of lines that were run to their end.
     ended: u64,
-    /// Which ones were cut, because they took too long or killed their shell.
+    /// The lines that were cut off, because they took too long or killed their shell.
     cut: Vec<String>,
 }
 
 impl EffectProbe {
     fn new() -> Self {
-        // Memory that is shared is another folder in a confinement.
+        // Shared memory is another folder in a confinement.
         let folder = TempDir::new_in("/tmp").unwrap();
         let path = folder.path().canonicalize().unwrap();
         for name in ["w/d", "w/3", "w/10", "bin", "tmp"] {
@@ -272,7 +273,7 @@ impl EffectProbe {
         set(&["add", "a", "d"]);
         set(&["-c", "user.name=x", "-c", "user.email=x@y.example", "commit", "-qm", "one"]);
         fs::write(workspace.join("a"), "one\nthree\n").unwrap();
-        // A repository that is no part of the one around it, and runs something wherever it is asked for differences.
+        // A repository that is not part of the one around it, and runs a program whenever it is asked for differences.
         fs::create_dir(workspace.join("e")).unwrap();
         fs::create_dir(workspace.join("e/s")).unwrap();
         symlink("e/s", workspace.join("k")).unwrap();
@@ -311,10 +312,10 @@ impl EffectProbe {
         self.folder.path().canonicalize().unwrap().join("w")
     }
 
-    /// Returns what every file of the folder is like.
+    /// Returns the state of every file in the folder.
     ///
-    /// An effect that is taken back is seen as well: nothing sets the time of the last change of an inode, and what is
-    /// created and removed changes that of its folder.
+    /// Effects that are undone are detected as well: nothing can set the time of an inode's last change, and creating
+    /// and removing a file changes that of its folder.
     fn now(&self) -> BTreeMap<PathBuf, String> {
         let mut all = BTreeMap::new();
         let mut next = vec![self.workspace()];
@@ -336,7 +337,7 @@ impl EffectProbe {
         all
     }
 
-    /// Runs lines; fails with what has changed.
+    /// Runs lines; fails with the changes.
     fn run(&mut self, shell: &str, lines: &[String]) -> Result<BatchResult, String> {
         self.runs += 1;
         let file = self.folder.path().join(format!("lines-{}", self.runs));
@@ -372,7 +373,7 @@ impl EffectProbe {
     }
 }
 
-/// Returns the lines of these that have an effect, with what it was.
+/// Returns those of these lines that have an effect, each with the effect.
 fn lines_with_effects(shell: &str, lines: &[String], found: &mut Vec<(String, String)>) {
     match (EffectProbe::new().run(shell, lines), lines) {
         (Ok(_), _) => {}
@@ -393,10 +394,10 @@ fn only_reads(policy: &PolicyEngine, line: &str) -> bool {
     PolicyEngine::is_read_only(&decision)
 }
 
-/// Lines that one process runs; a batch in which something has an effect is run again in halves.
+/// The number of lines that one process runs; a batch with an effect is run again in halves.
 const BATCH: usize = 1_000;
 
-/// What was found by running batches of lines.
+/// The results of batches of lines.
 #[derive(Default)]
 struct Findings {
     effects: Vec<(String, String)>,
@@ -404,10 +405,10 @@ struct Findings {
     cut: Vec<String>,
 }
 
-/// Runs batches as they come; adds how many lines were run to their end, and stops after some effects.
+/// Runs batches as they come; counts the lines that were run to their end, and stops after some effects.
 fn run_all(batches: &Receiver<(&str, Vec<String>)>, ended: &AtomicU64, begun: Instant) -> Findings {
     let mut found = Findings::default();
-    // Of so many lines, some may be cut.
+    // Of that many lines, some may be cut off.
     let new_jail = || EffectProbe { limit: 0.5, ..EffectProbe::new() };
     let mut jail = new_jail();
     let mut reported = 0;
@@ -508,7 +509,7 @@ fn what_only_reads_has_no_effect() {
     assert!((cut as u64) < sent / 20, "{cut} of {sent} lines did not end");
 }
 
-/// The jail notices what the policy has to refuse; otherwise the test above could not fail.
+/// The jail detects the effects of refused lines; otherwise the test above could not fail.
 #[test]
 fn effects_are_seen() {
     if !Path::new("/usr/bin/perl").exists() {
@@ -544,7 +545,7 @@ fn effects_are_seen() {
         let mut jail = EffectProbe::new();
         assert!(jail.run("/bin/bash", &[line.to_owned()]).is_err(), "{line}");
     }
-    // What a line does and takes back, among many that do nothing.
+    // A line that undoes its own effect, among many without one.
     let mut jail = EffectProbe::new();
     let mut lines = vec!["ls -la".to_owned(); 60];
     for (done, undone) in [
@@ -556,7 +557,7 @@ fn effects_are_seen() {
         ("cp -p a d/q", "rm d/q"),
         ("echo >> d/f; touch -d @0 d/f", "touch -d @0 d/f"),
     ] {
-        // Of the tools that the search path has, these are traps.
+        // Tools on the usual search path are traps, so the line sets its own path.
         lines[10] = format!("PATH=/usr/bin:/bin; {done}; {undone}");
         for shell in ["/bin/bash", "/bin/sh"] {
             assert!(jail.run(shell, &lines).is_err(), "{done}; {undone}");
@@ -570,7 +571,7 @@ fn effects_are_seen() {
     let harmless =
         ["ls -la", "git status", "git diff", "cat a | sort | uniq -c"].map(str::to_owned);
     assert_eq!(jail.run("/bin/bash", &harmless), Ok(BatchResult { ended: 4, cut: Vec::new() }));
-    // A line that does not end, and one that ends its shell, keep no other from being run.
+    // A line that does not end, and one that ends its shell, do not keep the others from running.
     let cut = ["sleep 99", "kill -9 $$"].map(str::to_owned);
     let lines: Vec<_> = cut.iter().cloned().chain(harmless).collect();
     assert_eq!(jail.run("/bin/bash", &lines), Ok(BatchResult { ended: 4, cut: cut.into() }));

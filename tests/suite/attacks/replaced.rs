@@ -1,4 +1,4 @@
-//! What is kept from commands, and is made again by a program outside while architect runs.
+//! Hidden and protected files, and sockets, that a program outside makes again while architect runs.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -10,14 +10,14 @@ use architect::exec::{SandboxGap, SandboxLevel};
 use crate::kit::cli::CliFixture;
 use crate::tools::confined_workspace::ConfinedWorkspace;
 
-/// Writes a file as most programs do: beside it, and then in its place.
+/// Writes a file as most programs do: under another name, and then in its place.
 fn replace(path: &Path, content: &str) {
     let beside = path.with_extension("new");
     fs::write(&beside, content).unwrap();
     fs::rename(beside, path).unwrap();
 }
 
-/// A mount is gone with the file that it was made at.
+/// A mount disappears with the file that it was made at.
 #[test]
 fn a_file_that_the_user_replaces_stays_hidden_and_protected() {
     for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
@@ -64,8 +64,8 @@ fn sockets_that_are_made_between_commands_are_out_of_reach() {
     }
 }
 
-/// Merged settings of a configuration are written by architect itself; the next command has no other way to the
-/// file for that.
+/// Architect itself writes the merged settings of a configuration; that gives the next command no other way to the
+/// file.
 #[test]
 fn a_setting_that_is_taken_over_opens_the_way_for_no_other_one() {
     const SCRIPT: &str = r#"

@@ -8,7 +8,7 @@ use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit};
 
 const DONE: &str = "[[turn]]\ntext = 'Done.'\n";
 
-/// A hook that can be seen to have run.
+/// A hook that leaves a file when it runs.
 const HOOK: &str = "[[hooks.stop]]\nname = 'h'\ncommand = 'touch ran'\n";
 
 /// A trusted folder with changes by a later pull.
@@ -43,7 +43,7 @@ fn a_changed_file_ends_a_run_until_it_is_trusted_again() {
     let ran = world.run(&["config", "check"]);
     assert!(ran.code == 0 && ran.err.contains("has changed since"), "{}", ran.err);
     assert!(world.run(&["doctor"]).out.contains("has changed since you trusted it"));
-    // Without its own configuration, and with it for one run: neither is remembered.
+    // Without the project's configuration, and with it for one run: neither choice is remembered.
     assert_eq!((with_trust(&world, "0").code, world.path("ran").exists()), (0, false));
     assert_eq!((with_trust(&world, "1").code, world.path("ran").exists()), (0, true));
     assert_eq!(world.run_script(DONE, &[]).code, 3);
@@ -62,7 +62,7 @@ fn a_folder_that_an_older_version_trusted_is_recorded_once() {
     assert_eq!(world.run_script(DONE, &[]).code, 3);
 }
 
-/// `script` is the usual program that runs another one on a terminal.
+/// `script` runs another program on a terminal.
 #[test]
 fn on_a_terminal_the_change_is_shown_and_asked_about() {
     for (answer, code) in [("n", 3), ("y", 0)] {

@@ -57,7 +57,7 @@ fn what_runs_in_the_background_ends_with_an_interrupted_run_and_with_its_time() 
     wait_until("nothing is left", || count_processes("4791.2") == 0);
 }
 
-/// The journal has what was started.
+/// The journal has the started commands.
 #[test]
 fn a_killed_run_leaves_nothing_and_the_resumed_one_learns_what_is_gone() {
     let world = CliFixture::new();
@@ -95,7 +95,7 @@ fn a_killed_run_leaves_nothing_and_the_resumed_one_learns_what_is_gone() {
     assert_eq!(shown(2), 1, "{}", server.requests()[2].json()["messages"]);
     let output = server.requests()[3].json()["messages"].to_string();
     assert!(output.contains("There is no command with call_id 'c1'"), "{output}");
-    // Once is enough.
+    // The model is notified once.
     assert_eq!(resume("More.").code, 0);
     assert_eq!(shown(4), 1);
     assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
@@ -127,7 +127,7 @@ fn an_answer_waits_for_a_command_that_is_needed() {
     );
 }
 
-/// An answer waits, so that the model does not use up its tries at once.
+/// The answer waits, so that the model does not use up its tries at once.
 #[test]
 fn the_failure_of_a_needed_command_reaches_a_model_that_does_not_ask() {
     let world = CliFixture::new();
@@ -183,7 +183,7 @@ fn an_answer_that_waited_is_not_the_end_of_the_resumed_run() {
     assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
 }
 
-/// What a call waits for is a change of the session.
+/// A change that a command makes while a call waits for it belongs to the session.
 #[test]
 fn what_is_waited_for_is_undone() {
     let world = CliFixture::new();

@@ -1,4 +1,4 @@
-//! How the log, reports, events and the trace show the calls of a run.
+//! Calls of a run in the log, reports, events and the trace.
 
 use std::fs;
 

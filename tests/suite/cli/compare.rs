@@ -15,7 +15,7 @@ use crate::kit::chat;
 use crate::kit::cli::{CommandResult, wait_for_exit, wait_until};
 use crate::kit::server::{ScriptedReply, Server};
 
-/// A delay that no test waits for.
+/// A delay that exceeds every test, in milliseconds.
 const LONG: u64 = 600_000;
 
 /// Returns a script that runs a command line for a number of micro-dollars, and answers after a delay.
@@ -70,8 +70,8 @@ fn values(document: &Value, key: &str) -> Vec<Value> {
     document["results"].as_array().unwrap().iter().map(|row| row[key].clone()).collect()
 }
 
-/// A variant that fails a check does not win, however cheap it is; with one that did not succeed, the exit code is 2.
-/// The user's tree, index, stash and branches stay as they are; the variants have branches of their own.
+/// A variant that fails a check does not win, however cheap it is. If a variant did not succeed, the exit code is 2.
+/// The user's tree, index, stash and branches stay unchanged; the variants have branches of their own.
 #[test]
 fn the_checks_decide_first_and_nothing_of_the_user_changes() {
     let project = Project::new();
@@ -110,7 +110,7 @@ fn then_the_cost_and_the_size_decide_and_the_order_of_the_variants() {
         assert_eq!(ran.code, 0, "{}", ran.err);
         let document = ran.json();
         assert_eq!((&document["winner"], &document["winner_by"]), (&json!(winner), &json!(by)));
-        // The third one changed nothing, so that it left no branch.
+        // The third variant changed nothing, so it left no branch.
         assert_eq!(values(&document, "branch")[2], Value::Null);
         assert_eq!(project.branches().len(), 2);
     }
@@ -136,8 +136,8 @@ fn the_table_has_a_line_for_each_variant() {
     assert_eq!(project.cli.read("b.txt"), "x\n");
 }
 
-/// The winner is merged as `worktrees merge` does it; that is success, whatever the other variants did. All branches
-/// stay. The same command again runs nothing.
+/// The winner is merged as `worktrees merge` does it. The exit code is then 0, whatever the results of the other
+/// variants. All branches stay. The same command again runs nothing.
 #[test]
 fn the_winner_is_applied_once() {
     let project = Project::new();
@@ -178,7 +178,7 @@ fn a_winner_with_commits_moves_the_branch_and_the_comparison_stays_the_same() {
     assert_ne!(later["folder"], first["folder"]);
 }
 
-/// What the user has changed meanwhile is not overwritten: the merge is refused, with its reason, and nothing changes.
+/// Changes of the user since the start are not overwritten: the merge is refused, with its reason, and nothing changes.
 #[test]
 fn a_merge_with_conflicts_is_refused() {
     let project = Project::new();
@@ -195,7 +195,7 @@ fn a_merge_with_conflicts_is_refused() {
     assert_eq!(document["exit_code"], 1);
     assert_eq!(project.cli.read("a.txt"), "mine\n");
     assert_eq!(project.user_state(), before);
-    // Without them, the same command merges it.
+    // Without these changes, the same command merges it.
     project.git("checkout -q a.txt");
     assert_eq!(project.compare(&variants, &["--apply", "winner"]).code, 0);
     assert_eq!(project.cli.read("a.txt"), "theirs\n");
@@ -317,7 +317,8 @@ fn an_interrupted_evaluation_is_resumed() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(wait_for_exit(child).code, 130);
     let before = journal().unwrap();
-    // What the evaluation has cost is known when it is stored: if its worker is killed then, no more counts as spent.
+    // The cost of an evaluation is known once it is stored: if its worker is killed after that, no more counts as
+    // spent.
     let last_charge = || {
         let store = SessionStore::open(&out, Durability::Os).unwrap();
         let folder = BatchFolder::create(&out).unwrap();
@@ -373,7 +374,7 @@ fn a_failed_setup_leaves_no_worktree() {
     project.assert_nothing_left("after a failed setup");
 }
 
-/// No one is asked: what was denied for that is reported, with what allows it.
+/// No user can be asked: denied calls are reported, with the options that allow them.
 #[test]
 fn denied_calls_are_reported() {
     let project = Project::new();
@@ -386,7 +387,7 @@ fn denied_calls_are_reported() {
     );
 }
 
-/// Killed in the middle and repeated: what had run does not run again, and the comparison ends as if nothing had been.
+/// Killed in the middle and repeated: finished variants do not run again, and the comparison has the same result.
 #[test]
 fn a_killed_comparison_goes_on_where_it_was() {
     for (signal, code) in [(Signal::KILL, -1), (Signal::INT, 130)] {
@@ -426,7 +427,7 @@ fn a_killed_comparison_goes_on_where_it_was() {
     }
 }
 
-/// The limits hold for all variants together; the best of those that could run wins.
+/// The limits hold for all variants together; the best of the variants that could run wins.
 #[test]
 fn the_budget_is_that_of_all_variants() {
     let project = Project::new();
@@ -458,7 +459,7 @@ fn without_a_repository_or_a_commit_nothing_starts() {
     assert!(!project.cli.path(".architect").exists());
 }
 
-/// Mistakes are reported as those of a batch, and start nothing.
+/// Mistakes are reported as in a batch, and start nothing.
 #[test]
 fn mistakes_start_nothing() {
     let project = Project::new();

@@ -33,7 +33,7 @@ fn of_several_runs_with_one_id_one_runs_and_the_others_fail() {
     }
 }
 
-/// Every edit that a run reports as made is in the file, and the others are reported to the model.
+/// Every edit that a run reports as done is in the file, and the others are reported to the model.
 ///
 /// `ARCHITECT_PARALLEL_EDITS` sets the number of edits of each run; the number of runs grows with it.
 #[test]
@@ -106,7 +106,7 @@ fn run_at_once(world: &CliFixture, commands: &[&[&str]]) -> Vec<CommandResult> {
     ran
 }
 
-/// Lists, searches and sums at once, checks that each answer has all sessions, and returns what was on standard error.
+/// Lists, searches and sums at once, checks that each answer has all sessions, and returns the standard error output.
 fn query_at_once(world: &CliFixture) -> String {
     let list = &["sessions", "list", "--json"][..];
     let queries = [list, &["sessions", "search", "task", "--json"], &["stats", "--json"]].repeat(3);
@@ -160,7 +160,7 @@ fn sessions_that_are_removed_at_once_are_removed_without_a_failure() {
     assert_eq!(world.run(&["sessions", "--json"]).out.trim(), "[]");
 }
 
-/// The index is a cache: where it can't be written, a removal is still one.
+/// The index is a cache: if it can't be written, a removal still succeeds.
 #[test]
 fn a_removal_does_not_depend_on_the_index() {
     let world = with_sessions();

@@ -8,7 +8,7 @@ use crate::kit::terminal::TmuxTerminal;
 
 const WIDE: (u16, u16) = (120, 50);
 
-/// A model that edits a file and runs a command, and then is done.
+/// A model that edits a file, runs a command, and then ends.
 const SCRIPT: &str = r#"
 [[turn]]
 calls = [{ name = "edit_file", arguments = { path = "src/a.txt", old_str = "two", new_str = "2" } }]
@@ -96,7 +96,7 @@ text = "Done."
     let Some(terminal) = start(&world, script, &[]) else { return };
     terminal.wait_for("write_file(src/**)");
     terminal.type_line("s");
-    // The one in the same folder is not asked about.
+    // Files in the same folder are not asked about.
     terminal.wait_for("write_file(d.txt)");
     assert_eq!(world.read("src/c.txt"), "c\n");
     terminal.type_line("S");
@@ -111,7 +111,7 @@ text = "Done."
     assert!(journal.contains("who allows write_file(src/**) for the rest of the session"));
     assert!(journal.contains("rule write_file(src/**), added by the user during the run"));
     drop(terminal);
-    // The next run has the rule that was kept, and not the other.
+    // The next run has the kept rule, and not the other one.
     let Some(terminal) = start(&world, script, &[]) else { return };
     let shown = terminal.wait_for("write_file(src/**)");
     assert!(!shown.contains("d.txt"), "{shown}");
@@ -120,7 +120,7 @@ text = "Done."
     assert!(shown.contains("architect resume "), "{shown}");
 }
 
-/// What runs is what the user has written; the question comes again with it, and the model reads what has changed.
+/// The user's arguments run. The question is asked again with them, and the model is notified of the change.
 #[test]
 fn arguments_are_edited_in_an_editor_or_one_by_one() {
     let script = "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"touch wrong\" } }]\n[[turn]]\ntext = \"Done.\"\n";
@@ -155,7 +155,7 @@ fn interrupts_and_the_end_of_the_input_abort_the_run() {
         terminal.press(key);
         let shown = terminal.wait_for("exit 130");
         assert!(shown.contains("architect resume "), "{shown}");
-        // What follows does not stand beside the question.
+        // Later output does not follow on the line of the question.
         let question = format!("[?]help: {echo}");
         let ends = |line: &str| line.trim_end().ends_with(question.trim_end());
         assert!(shown.lines().any(ends), "{shown}");
@@ -192,7 +192,7 @@ fn a_dry_run_shows_what_would_change_and_a_verbose_one_what_has() {
     }
 }
 
-/// A configuration on a full disk stays as it is, and the question comes again.
+/// A configuration on a full disk stays unchanged, and the question is asked again.
 #[test]
 fn a_rule_that_cannot_be_kept_is_reported_and_changes_nothing() {
     let world = world();
@@ -222,7 +222,7 @@ fn a_rule_that_cannot_be_kept_is_reported_and_changes_nothing() {
     terminal.wait_for("exit 130\n4090\n1");
 }
 
-/// What was typed before the stop is no part of the answer: the terminal drops it.
+/// Text that was typed before the stop is not part of the answer: the terminal drops it.
 #[test]
 fn a_question_is_shown_again_after_a_stop() {
     let world = world();

@@ -26,8 +26,8 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// Asserts that all of them report so many calls, each of which cost a dollar. `traced` is what the trace of the session
-/// itself has, which does not have the sessions beside it.
+/// Asserts that all of them report this number of calls, each of which cost a dollar. `traced` is the number in the
+/// trace of the session itself, without the sessions beside it.
 fn assert_all_agree(world: &CliFixture, ran: &CommandResult, calls: u32, traced: u32) {
     let lines = ran.lines();
     let events = |name: &str| lines.iter().filter(|line| line["type"] == name).collect::<Vec<_>>();
@@ -44,7 +44,7 @@ fn assert_all_agree(world: &CliFixture, ran: &CommandResult, calls: u32, traced:
         (reported.len(), reported.iter().map(|event| money(&event)).sum::<f64>()),
         (calls as usize, cost)
     );
-    // Where a session goes on, its newest end counts what came before it.
+    // The newest end of a resumed session includes everything before it.
     let mut ends = events("agent_end");
     ends.reverse();
     let mut seen = std::collections::HashSet::new();
@@ -153,7 +153,7 @@ fn everything_together_is_counted_once_by_everyone() {
     assert_eq!(number(&result["usage"]["input_tokens"]), 1.6e6);
     let costs = world.run(&["sessions", "costs", "--json"]).json();
     let rows = costs.as_array().unwrap();
-    // The result and the stored sessions agree on what each dollar was for.
+    // The result and the stored sessions agree on the purpose of each dollar.
     let purposes: serde_json::Map<String, Value> = rows
         .iter()
         .map(|row| (row["purpose"].as_str().unwrap().to_owned(), row["cost"].clone()))
@@ -166,7 +166,7 @@ fn everything_together_is_counted_once_by_everyone() {
     );
     assert_eq!(rows.iter().map(|row| number(&row["input_tokens"])).sum::<f64>(), 1.6e6);
 
-    // What is shown of a session has its sub-agents, and not the evaluations beside it.
+    // The totals of a session include its sub-agents, and not the evaluations beside it.
     let session = result["session_id"].as_str().unwrap();
     let shown = world.run(&["sessions", "show", session, "--json"]).json();
     assert_eq!((number(&shown["llm_calls"]), number(&shown["cost"])), (8.0, 8.0), "{shown}");
@@ -202,7 +202,7 @@ fn a_session_that_goes_on_is_counted_from_its_beginning() {
     assert_eq!(costs.as_array().unwrap().iter().map(|row| number(&row["cost"])).sum::<f64>(), 4.0);
 }
 
-/// Each attempt is charged, and has what was charged for it. The tokens of all of them are counted.
+/// Each attempt is charged, and records its charge. The tokens of all attempts are counted.
 #[test]
 fn attempts_that_were_cut_off_have_their_own_charges() {
     let world = CliFixture::new();

@@ -1,4 +1,4 @@
-//! Journals that others have changed: every reader reports a changed byte, and a run ends when its journal is lost.
+//! Journals that other programs changed: every reader reports a changed byte, and a run ends when its journal is lost.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ text = "Done."
 fn journal(world: &CliFixture) -> PathBuf {
     let sessions = world.home().join(".local/state/architect/sessions");
     let files = fs::read_dir(sessions).unwrap().map(|entry| entry.unwrap().path());
-    // Copies are younger.
+    // Copies are newer.
     files.filter(|path| path.extension().is_some_and(|ending| ending == "jsonl")).min().unwrap()
 }
 
@@ -125,7 +125,7 @@ fn a_journal_under_the_name_of_another_session_is_refused() {
     fs::remove_file(path.with_file_name(format!("{name}.jsonl"))).unwrap();
 }
 
-/// A repair is not advised where it wouldn't help.
+/// A repair is not advised if it wouldn't help.
 #[test]
 fn a_repair_does_not_advise_itself() {
     let world = CliFixture::new();

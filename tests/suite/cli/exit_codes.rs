@@ -1,4 +1,4 @@
-//! How a run ends, and with which exit code.
+//! Ends of runs, and their exit codes.
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ fn a_budget_needs_a_price() {
     assert!(ran.err.contains("hint: ") && server.requests().is_empty(), "{}", ran.err);
 }
 
-/// Returns the result of a run that has a second, and ends not much later. On a busy machine not each run does.
+/// Returns the result of a run with a time limit of a second that ends soon after. On a busy machine not each run does.
 fn run_for_a_second(world: &CliFixture, set: &str) -> CommandResult {
     let server = Server::repeating([ScriptedReply::silence()]);
     let run = |_| world.run_with_server(&server, &["--timeout", "1", "--json", "--set", set]);
@@ -156,7 +156,7 @@ fn a_server_that_says_nothing_takes_no_more_time_than_the_run() {
     }
 }
 
-/// More than fits into an unread pipe.
+/// A text that does not fit into an unread pipe.
 fn long() -> String {
     format!("[[turn]]\ntext = '{}'", "word ".repeat(60_000))
 }

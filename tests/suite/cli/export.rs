@@ -10,8 +10,8 @@ use crate::kit::chat;
 use crate::kit::cli::{CliFixture, CommandResult};
 use crate::kit::server::Server;
 
-/// Prints why a trajectory is invalid by the published models: `harbor`, or else `atif`. Exits with 77 without them.
-/// `ATIF_PYTHON` names the Python that has them.
+/// Prints the reason why a trajectory is invalid by the published models, `harbor` or else `atif`. Exits with 77
+/// without them. `ATIF_PYTHON` names the Python that has them.
 const VALIDATOR: &str = "\
 import sys, json
 try:
@@ -82,7 +82,7 @@ fn a_trajectory_has_the_messages_the_calls_and_their_results() {
     assert_eq!(steps[3]["message"], "It says one.");
     let calls = &steps[2]["tool_calls"];
     assert_eq!(calls[0]["arguments"], json!({"path": "a.txt"}));
-    // What is no object is kept beside the arguments.
+    // Arguments that are not an object are stored beside the empty arguments.
     assert_eq!(calls[1]["arguments"], json!({}));
     assert_eq!(calls[1]["extra"]["arguments_text"], "[]");
     let results = steps[2]["observation"]["results"].as_array().unwrap();
@@ -129,10 +129,10 @@ fn the_trajectories_of_sub_agents_are_in_that_of_their_dispatcher() {
             subagent["trajectory_id"]
         );
     }
-    // The cost of a dispatcher has that of its sub-agents.
+    // The cost of a dispatcher includes that of its sub-agents.
     let total = trajectory["final_metrics"]["total_cost_usd"].as_f64().unwrap();
     assert!((total - ran.json()["cost"].as_f64().unwrap()).abs() < 1e-9, "{total}");
-    // The trace has them too, of the session and of its trajectory, each at the call that dispatched it.
+    // Traces of the session and of its trajectory include them too, each at the call that dispatched it.
     world.write("own.json", &trajectory.to_string());
     for name in ["last", "own.json"] {
         let trace = world.run(&["trace", name, "--json"]).json();
@@ -146,14 +146,14 @@ fn the_trajectories_of_sub_agents_are_in_that_of_their_dispatcher() {
         assert_eq!(world.run(&["trace", name, "--html", "page.html"]).code, 0);
         assert_eq!(world.read("page.html").matches("sub-agent review").count(), 2, "{name}");
     }
-    // A fork has those of the part that it has copied, whose costs are among its own.
+    // A fork includes the sub-agents of the copied part, whose costs are among its own.
     let session = ran.json()["session_id"].as_str().unwrap().to_owned();
     assert_eq!(world.run(&["fork", &session]).code, 0);
     let fork = world.run(&["trace", "last", "--json"]).json();
     assert_ne!(fork["session_id"], session);
     assert_eq!(fork["subagent_traces"].as_array().unwrap().len(), 2);
     assert_eq!(fork["cost"], ran.json()["cost"]);
-    // Those of a removed session go with it.
+    // The sub-agents of a removed session are removed with it.
     let removed = world.run(&["sessions", "rm", &session, "--json"]).json();
     assert_eq!(removed["removed"].as_array().unwrap().len(), 3, "{removed}");
     assert_eq!(world.run(&["sessions", "--json"]).json().as_array().unwrap().len(), 1);
@@ -172,7 +172,7 @@ fn a_session_is_exported_as_records_by_default() {
     assert_eq!((ran.code, &*ran.out), (3, ""), "{}", ran.err);
 }
 
-/// What another program has written, with parts that this one doesn't have.
+/// A trajectory by another program, with parts that this one doesn't have.
 const FOREIGN: &str = r#"{"schema_version": "ATIF-v1.4", "session_id": "s", "agent": {"name": "other", "version": "2"}, "steps": [
     {"step_id": 1, "timestamp": "2026-01-01T00:00:00Z", "source": "user", "message": [{"type": "text", "text": "Look."}, {"type": "image"}]},
     {"step_id": 2, "timestamp": "2026-01-01T00:00:02.5+00:00", "source": "agent", "message": "", "llm_call_count": 1,

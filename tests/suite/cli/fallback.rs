@@ -1,4 +1,4 @@
-//! Another model is called when one is out of reach.
+//! Fallbacks: another model is called when one is out of reach.
 
 use std::fs;
 
@@ -114,7 +114,7 @@ fn a_task_is_finished_by_another_model_and_resumed_with_it() {
     assert_eq!(ran.json()["models"], used(2, 0.00048));
     let costs = models.run(&["sessions", "costs"]);
     assert!(costs.out.contains("openai-chat/second-model"), "{}", costs.out);
-    // Without other models it is the first one again.
+    // Without fallbacks, the first model is called again.
     let ran = models.run(&["resume", "last", "Again.", "--set", "llm.fallback=[]", "--json"]);
     assert_eq!((ran.code, models.requests()), (1, (3, 2)), "{}", ran.err);
 }
@@ -146,7 +146,7 @@ fn a_lost_call_is_counted_for_the_model_that_was_called() {
     assert!(expected[0].1 > 0.0, "what was sent is charged");
 }
 
-/// It has the failed request to the first one, and the reply of the other one.
+/// The recording has the failed request to the first model, and the reply of the other one.
 #[test]
 fn a_recording_of_several_models_is_replayed() {
     let models = Models::new([signed_call(), overloaded()], [chat::unstreamed("Done.")]);

@@ -141,7 +141,7 @@ fn a_damaged_image_is_a_failed_call_with_its_reason() {
     assert!(result.as_str().unwrap().starts_with(reason), "{result}");
 }
 
-/// It can't define that it takes images.
+/// A script can't declare that its model takes images.
 #[test]
 fn a_script_takes_no_images_and_gets_no_advice_for_models() {
     let world = workspace();

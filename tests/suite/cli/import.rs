@@ -4,8 +4,8 @@ use crate::kit::chat;
 use crate::kit::cli::{CliFixture, CommandResult, outcome, wait_for_exit};
 use crate::kit::server::Server;
 
-/// Returns a world with a session of another one, whose options ask for everything that an attacker may want, and what
-/// to call the session.
+/// Returns a world with an imported session, and the name of the session. Its stored options ask for everything that an
+/// attacker may want.
 fn with_session(theirs: &Server) -> (CliFixture, String) {
     let (world, other) = (CliFixture::new(), CliFixture::new());
     let hook = "hooks.session_start=[{name='x', command='touch \"$HOME/RAN\"'}]";

@@ -95,7 +95,7 @@ fn an_agent_with_a_tool_that_does_not_exist_is_listed_as_wrong() {
     assert!(ran.err.contains("did you mean `read_file`?"), "{}", ran.err);
 }
 
-/// What a shell's script asks for: names that only this machine knows.
+/// Requests of a shell's completion script: names that only this machine knows.
 #[test]
 fn names_of_this_machine_are_completed() {
     let world = CliFixture::new();
@@ -155,7 +155,7 @@ fn a_list_of_sessions_fits_and_its_ids_can_be_used() {
     }
 }
 
-/// clap's own code for wrong usage, 2, is the one of a partial run here.
+/// For wrong usage, clap's own code is 2, which is the code of a partial run here.
 #[test]
 fn wrong_usage_is_exit_code_3_with_advice() {
     let negative = CliFixture::new().run(&["run", "x", "--budget", "-1"]);
@@ -232,7 +232,7 @@ fn a_configuration_is_created_only_once() {
     assert_eq!(world.run(&["config", "check", "--trust"]).code, 0);
 }
 
-/// What a project's own file loosens holds only with the user's trust.
+/// Values that a project's own file loosens hold only with the user's trust.
 #[test]
 fn a_folder_is_trusted_until_trust_is_withdrawn() {
     let world = CliFixture::new();

@@ -16,7 +16,8 @@ fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Sends a signal, and returns how the run then ends: before a command that ignores the signal would be killed.
+/// Sends a signal, and returns the end of the run: it must end before a command that ignores the signal would be
+/// killed.
 fn interrupted(child: Child, signal: Signal) -> CommandResult {
     let begun = Instant::now();
     send(&child, signal);
@@ -30,7 +31,7 @@ fn streaming() -> Server {
     Server::new([ScriptedReply::open_stream().repeat_chunk(&piece, Duration::from_millis(20))])
 }
 
-/// What has arrived counts, and after `kill -9` what was reserved does: how much had arrived is not known then.
+/// Received output counts. After `kill -9` the reserved amount counts, since the received amount is then unknown.
 #[test]
 fn a_reply_that_is_cut_off_is_charged() {
     let output = |ran: &CommandResult| ran.json()["usage"]["output_tokens"].as_u64().unwrap();
@@ -77,7 +78,7 @@ fn after_a_signal_end_hooks_are_not_waited_for() {
     wait_until("nothing is left", || count_processes("4733.9") == 0);
 }
 
-/// A signal in the middle of a reply comes in the middle of that reply again.
+/// A signal in the middle of a reply comes in the middle of that reply in the scenario, too.
 #[test]
 fn an_interrupted_session_becomes_a_scenario_that_is_interrupted() {
     let world = CliFixture::new();
@@ -133,7 +134,7 @@ fn a_wait_for_the_next_attempt_is_cut_short() {
 #[test]
 fn the_second_signal_ends_the_process_and_the_last_line_is_still_the_result() {
     let world = CliFixture::new();
-    // It ignores the first request to end, so that the run is still there.
+    // The command ignores the first request to end, so that the run is still there.
     let call = (
         "c",
         "run_command",
@@ -185,8 +186,8 @@ fn nothing_of_a_run_survives_kill_9() {
     wait_until("nothing is left", || count_processes("4733.4") == 0);
 }
 
-/// Temporary files are made in a folder that is there from the first command on, and goes with the engine, also when that
-/// is killed; the supervisors of its commands see to it.
+/// Temporary files are in a folder that exists from the first command on, and is removed with the engine, also if the
+/// engine is killed: the supervisors of its commands remove it.
 #[test]
 fn temporary_files_do_not_outlive_the_engine() {
     for sandbox in ["workspace-write", "read-only", "off"] {
@@ -197,7 +198,7 @@ fn temporary_files_do_not_outlive_the_engine() {
         let made = r#"{"command": "mkdir $TMPDIR/d && echo x > $TMPDIR/d/f && chmod 500 $TMPDIR/d && sleep 4733.5"}"#;
         let server =
             Server::new([ScriptedReply::silence(), chat::calls(&[("c", "run_command", made)])]);
-        // Not required, which would have to be seen to before anything else.
+        // `--set` does not require the mode: a required one would be checked before anything else.
         let sandboxed = format!("sandbox.mode={sandbox}");
         let args = ["--mode", "yolo", "--set", &sandboxed];
         let start =

@@ -1,4 +1,4 @@
-//! The hash of a journal, the digests of its requests, and what a verification finds.
+//! The hash of a journal, the digests of its requests, and the results of a verification.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ impl StoredRun {
         fs::read_to_string(self.path()).unwrap()
     }
 
-    /// Verifies a journal in the place of this one.
+    /// Verifies another journal in the place of this one.
     fn verify(&self, journal: &str, more: &[&str]) -> CommandResult {
         let original = self.journal();
         fs::write(self.path(), journal).unwrap();
@@ -64,7 +64,7 @@ impl StoredRun {
         verified
     }
 
-    /// Does the same with the hash that the run has printed.
+    /// Verifies it with the hash that the run has printed.
     fn verify_expected(&self, journal: &str) -> CommandResult {
         self.verify(journal, &["--expect-hash", &self.hash])
     }
@@ -74,7 +74,7 @@ fn only_file(folder: &Path) -> PathBuf {
     fs::read_dir(folder).unwrap().next().unwrap().unwrap().path()
 }
 
-/// Returns the record with this content.
+/// Returns the number of the record with this content.
 fn record_of(journal: &str, content: &str) -> usize {
     let key = format!("\"{content}\":{{");
     journal.lines().position(|line| line.contains(&key)).unwrap()
@@ -143,7 +143,7 @@ fn each_forgery_is_found() {
         let found = run.verify_expected(&forged);
         assert!(found.out.contains("does not have the expected hash"), "{name}: {}", found.out);
     }
-    // Nothing in the rest shows that records were removed behind it.
+    // Nothing in the rest shows that records after it were removed.
     let short = lines[..lines.len() - 2].join("\n") + "\n";
     assert_eq!(run.verify(&short, &[]).code, 0);
     let found = run.verify_expected(&short);
@@ -164,7 +164,7 @@ fn a_changed_output_is_found() {
     let run = StoredRun::new();
     let output = only_file(&run.folder().join("outputs"));
     let whole = fs::read(&output).unwrap();
-    // With a name that fits, too.
+    // The file also has a name that fits the changed content.
     let call = output.file_stem().unwrap().to_str().unwrap();
     fs::remove_file(&output).unwrap();
     fs::write(output.with_file_name(format!("{call}.{}", sha256("2\n"))), "2\n").unwrap();
@@ -205,7 +205,7 @@ fn a_resumed_session_has_a_new_hash_and_the_old_one_covers_its_beginning() {
     let new = run.verify(&journal, &["--expect-hash", hash]);
     assert_eq!(new.code, 0, "{}", new.out);
     assert!(new.out.contains("5 requests built again, as sent"), "{}", new.out);
-    // Each run stores the hash of what it found, and of what it added.
+    // Each run stores the hash of the records that it found, and of those that it added.
     let first = record_of(&journal, "resumed") + 1;
     for (forged, place) in [("All is well.", 0), ("And so it is.", first)] {
         let forged = resealed(&journal.replace(forged, "It was."));
@@ -267,7 +267,7 @@ command = "echo '{\"updatedSystemPrompt\": \"Short.\"}'"
     assert!(verified.out.contains(reason), "{}", verified.out);
 }
 
-/// Behind a masked text, other requests would be built than were sent.
+/// After a masked text, the requests that are built again differ from those that were sent.
 #[test]
 fn an_export_with_masked_texts_verifies() {
     let (world, server) = (CliFixture::new(), Server::new(replies()));

@@ -1,4 +1,4 @@
-//! Keys: masked in the log, in recordings, and in what the user types.
+//! Masked keys: in the log, in recordings, and in texts that the user types.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::kit::server::{ScriptedReply, Server};
 /// The key that every task of these tests has.
 const KEY: &str = "sk-test-canary";
 
-/// Something that has the form of a key.
+/// A text in the form of a key.
 const TYPED: &str = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8";
 
 /// Returns the files below a folder that have this text in them.
@@ -48,7 +48,7 @@ fn echo() -> ScriptedReply {
     )
 }
 
-/// The libraries would log every byte of a connection, in hexadecimal too.
+/// The libraries would log every byte of a connection, also in hexadecimal.
 #[test]
 fn no_level_of_the_log_shows_the_key() {
     for level in ["debug", "trace"] {
@@ -79,7 +79,7 @@ fn a_recording_has_no_key_that_a_server_echoes() {
     }
 }
 
-/// Otherwise the default server would get the conversation.
+/// With the default server, the conversation would be sent to the wrong place.
 #[test]
 fn an_address_that_is_not_stored_has_to_be_given_again() {
     let world = CliFixture::new();
@@ -100,7 +100,7 @@ fn an_address_that_is_not_stored_has_to_be_given_again() {
     assert_eq!(server.requests().len(), 2);
 }
 
-/// A provider, or a proxy before it, that repeats the key in every part of a reply, whole and in parts.
+/// A provider, or a proxy in front of it, repeats the key in every part of a reply, whole and in parts.
 #[test]
 fn a_key_in_a_reply_goes_nowhere() {
     let (world, (first, second)) = (CliFixture::new(), KEY.split_at(5));
@@ -133,7 +133,7 @@ fn a_key_in_a_reply_goes_nowhere() {
     }
 }
 
-/// The model reads a file as it is, and can edit it; what is made to be shown to others has no known key.
+/// The model reads a file unmasked, and can edit it; output for others has no known key.
 #[test]
 fn a_key_in_a_file_is_in_nothing_that_is_shown() {
     let world = CliFixture::new();
@@ -178,7 +178,7 @@ fn a_key_in_a_file_is_in_nothing_that_is_shown() {
     assert_eq!(checked.code, 0, "{}{}", checked.out, checked.err);
 }
 
-/// Neither the provider's key nor what has the form of one gets into the journal, to a model, or into a report.
+/// Neither the provider's key nor a text in the form of one gets into the journal, to a model, or into a report.
 #[test]
 fn a_key_that_the_user_types_is_masked_before_it_goes_anywhere() {
     let (world, server) = (CliFixture::new(), Server::repeating([chat::text("Done.")]));
@@ -230,7 +230,7 @@ fn a_key_in_a_message_for_a_running_session_is_masked() {
     }
 }
 
-/// What a gate prints is sent to the model and stored, as the output of its calls is.
+/// The output of a gate is sent to the model and stored, as the output of its calls is.
 #[test]
 fn a_key_in_the_output_of_a_quality_gate_is_masked() {
     let (world, server) = (CliFixture::new(), Server::repeating([chat::text("Done.")]));

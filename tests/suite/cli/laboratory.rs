@@ -110,7 +110,7 @@ fn statistics_are_tables_and_a_page_without_scripts() {
     assert!(!page.contains("<script") && page.contains("script-src 'none'"), "{page}");
 }
 
-/// The tables that the page about the laboratory describes are those of the index, and its queries have answers.
+/// The tables on the page about the laboratory are those of the index, and the queries of the page have results.
 #[test]
 fn the_documented_queries_run_on_the_documented_tables() {
     let world = two_sessions();
@@ -158,7 +158,7 @@ fn stored_sessions_become_the_fewest_scenarios_that_take_their_transitions() {
     let suite = world.run(&["test", "--from-all", "--out", "suite", "--json"]).json();
     assert_eq!((&suite["sessions"], &suite["paths"]), (&json!(3), &json!(3)), "{suite}");
     assert_eq!(suite["resumed"], 1);
-    // What the answer took, the others took, too.
+    // The third session takes no transition that the others don't take.
     let scenarios = suite["scenarios"].as_array().unwrap();
     assert_eq!(scenarios.len(), 2, "{suite}");
     let added: u64 = scenarios.iter().map(|one| one["added"].as_u64().unwrap()).sum();
@@ -197,7 +197,7 @@ fn a_scenario_from_a_session_has_no_key() {
     }
 }
 
-/// The files and the calls of a session may have secrets that are no keys of this program.
+/// The files and the calls of a session may have secrets that are not keys of this program.
 #[test]
 fn a_scenario_and_an_export_have_no_secrets_of_the_workspace() {
     let world = CliFixture::new();
@@ -226,7 +226,7 @@ fn a_scenario_and_an_export_have_no_secrets_of_the_workspace() {
         }
         assert!(text.contains("password = input()") && text.contains("A_SECRET=***"), "{text}");
     }
-    // What is masked is the same in the files, the calls and the results.
+    // The masks are the same in the files, the calls and the results.
     world.write("made.toml", &scenario);
     let tested = world.run(&["test", "made.toml"]);
     assert_eq!(tested.code, 0, "{}{}", tested.out, scenario);
@@ -314,7 +314,7 @@ fn other_settings_show_where_a_stored_session_would_have_differed() {
     assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
 }
 
-/// The closing call of a limit is not recorded, so the report has its upper bound, and the real call stays within it.
+/// The closing call of a limit is not recorded, so the report gives its upper bound, and the real call stays within it.
 #[test]
 fn a_final_summary_that_is_not_recorded_is_counted_with_its_upper_bound() {
     let world = CliFixture::new();
@@ -342,7 +342,7 @@ fn a_final_summary_that_is_not_recorded_is_counted_with_its_upper_bound() {
             "{text}"
         );
     }
-    // Nothing is left that could pay for one, and a run without time makes no call.
+    // Nothing is left to pay for a summary, and a run without time makes no call.
     for limit in [["--max-tokens", "0"], ["--step-timeout", "0"]] {
         let text = world.run(&["what-if", &session, limit[0], limit[1]]).out;
         assert!(text.contains("would have ended") && !text.contains("final summary"), "{text}");
@@ -367,7 +367,7 @@ fn what_would_have_changed_is_shown_in_words() {
     assert_eq!(world.run(&["what-if", "last"]).code, 3);
 }
 
-/// The command fails without the file, which the session has made and the lane begins without.
+/// The command needs a file that the session has made, and fails in the lane, which begins without the file.
 #[test]
 fn a_session_is_run_again_with_another_model_in_its_files() {
     let world = CliFixture::new();
@@ -411,7 +411,7 @@ fn a_session_is_run_again_with_another_model_in_its_files() {
         (&json!(0.0), &json!(0.0))
     );
     assert_eq!(summary["checks_passed"]["value"], 0.0);
-    // The session and its folder are as they were, and it is the last one still.
+    // The session and its folder are unchanged, and it is still the last session.
     assert_eq!((world.read("first"), world.read("a")), ("changed since\n".into(), "1\n".into()));
     let again = world.run(&["what-if", "last", "--model", "scripted/other.toml", "--json"]);
     assert_eq!(again.lines()[0]["session_id"], compared["session_id"]);

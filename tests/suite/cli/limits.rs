@@ -1,4 +1,4 @@
-//! Limits that end a run early: which of them counts, which closing request is sent, and what the log shows.
+//! Limits that end a run early: the effective limit, the closing request, and the log.
 
 use serde_json::json;
 
@@ -55,7 +55,7 @@ fn a_file_larger_than_the_window_is_shortened_for_the_closing_call() {
     assert!(body.contains(" bytes omitted ...]"), "{body}");
 }
 
-/// An agent that can't change anything is not held up by what is wrong with the project.
+/// Problems of the project don't hold up an agent that can't change anything.
 #[test]
 fn quality_gates_are_for_agents_that_can_change_something() {
     let gate = "guardrails.quality_gates=[{ name = 'red', command = 'touch ran; false' }]";

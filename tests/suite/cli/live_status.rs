@@ -1,4 +1,4 @@
-//! What a user sees of a run on a real terminal, while it works and in the end.
+//! Display of a run on a real terminal, during the run and at its end.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::kit::cli::{CliFixture, wait_until};
 use crate::kit::terminal::TmuxTerminal;
 
-/// A run with everything that takes time.
+/// A run with every kind of activity that takes time.
 const SCRIPT: &str = r#"
 window = 20000
 price = { input = 1.0, output = 10.0 }
@@ -45,7 +45,7 @@ fn start(
     TmuxTerminal::start(world, size, env, &[&args[..], &allow, options].concat())
 }
 
-/// Returns a screen without what differs from run to run.
+/// Returns a screen without the parts that differ between runs.
 fn stable(screen: &str) -> String {
     let session =
         screen.split_whitespace().find(|word| word.len() == 36 && word.matches('-').count() == 4);
@@ -58,7 +58,7 @@ fn stable(screen: &str) -> String {
         screen = format!("{before}Journal: HASH\nexit{after}");
     }
     for line in screen.lines() {
-        // Elapsed times stand at the end.
+        // Elapsed times are at the end of a line.
         let is_time =
             |word: &str| word.chars().all(|c| c.is_ascii_digit() || c == '.') && !word.is_empty();
         let line = match line.trim_end().rsplit_once("  ") {
@@ -76,7 +76,7 @@ fn stable(screen: &str) -> String {
     lines.join("\n")
 }
 
-/// Every line of the status area fits, whatever the size is: none has wrapped.
+/// Checks that every line of the status area fits the width: none has wrapped.
 fn check_area(terminal: &TmuxTerminal, columns: u16) {
     for line in terminal.visible().lines() {
         assert!(line.chars().count() <= usize::from(columns), "{line}");
@@ -108,7 +108,7 @@ fn a_run_is_shown_while_it_works_at_each_size() {
         terminal.wait_for("exit code 3: no such file");
         terminal.wait_for("the LLM is writing");
         let shown = terminal.wait_for("exit 0");
-        // The area is gone.
+        // The area is removed.
         for gone in ["the LLM is", "step 5/50", "⠋", "\n  building"] {
             assert!(!shown.contains(gone), "{gone}: {shown}");
         }
@@ -145,7 +145,7 @@ fn nothing_is_drawn_where_the_terminal_cannot_or_the_user_does_not_want_it() {
     assert!(!terminal.visible_with_colors().contains("\u{1b}["), "no colour");
 }
 
-/// Warnings of the technical log stand above the area, and are not erased with it.
+/// Warnings of the technical log are printed above the area, and are not erased with it.
 #[test]
 fn servers_are_shown_while_they_start() {
     let world = CliFixture::new();
@@ -169,7 +169,7 @@ fn drawing_takes_hardly_any_time() {
     let Some(terminal) = TmuxTerminal::start(&world, (80, 24), &[], &args) else { return };
     terminal.wait_for("sleep 4 1 s");
     let ticks = || -> u64 {
-        // The process of the run is the one whose model this is.
+        // The process of the run is found by its model.
         let mut total = 0;
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {
             let path = entry.path();
@@ -218,7 +218,7 @@ fn start_endless(world: &CliFixture, model: &str, size: (u16, u16)) -> Option<Tm
     Some(terminal)
 }
 
-/// However the process ends, the shell reads keys and shows what is typed, and only what was killed outright leaves its
+/// After any end of the process, the shell reads keys and echoes them. Only a run that was killed outright leaves its
 /// status area.
 #[test]
 fn the_terminal_is_as_before_on_every_way_out() {
@@ -239,11 +239,11 @@ fn the_terminal_is_as_before_on_every_way_out() {
     }
 }
 
-/// The second interrupt ends the process at once, and the area goes all the same.
+/// The second interrupt ends the process at once, and the area is removed all the same.
 #[test]
 fn a_second_interrupt_leaves_a_clean_screen() {
     let world = CliFixture::new();
-    // It ignores what asks it to end.
+    // The command ignores requests to end.
     let model = world.script_model(
         "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"trap 'touch asked' TERM; trap '' INT; echo begun; while :; do sleep 0.1; done\" } }]\n",
     );
@@ -257,7 +257,7 @@ fn a_second_interrupt_leaves_a_clean_screen() {
     assert!(!shown.contains("step 1/50") && !shown.contains("  begun"), "{shown}");
 }
 
-/// What the shell writes while the run is stopped is not erased when it goes on.
+/// Output of the shell while the run is stopped is not erased when the run continues.
 #[test]
 fn a_stopped_run_goes_on_below_what_the_shell_has_written() {
     let world = CliFixture::new();
@@ -276,7 +276,7 @@ fn a_stopped_run_goes_on_below_what_the_shell_has_written() {
     terminal.wait_for("\nin between");
     terminal.type_line("fg");
     let area = |shown: &str| shown.matches("step 1/50").count();
-    // The area of before stays, and a new one is below.
+    // The earlier area stays, and a new one is drawn below.
     terminal.wait_until("a second area", |shown| area(shown) == 2);
     std::thread::sleep(Duration::from_millis(400));
     let shown = terminal.text();
@@ -287,8 +287,8 @@ fn a_stopped_run_goes_on_below_what_the_shell_has_written() {
     assert!(shown.contains("\nin between") && area(&shown) == 1, "{shown}");
 }
 
-/// A terminal wraps what is there before it says that it is narrower, so that rows of an area may be left; but no line of the log
-/// is lost, and nothing is drawn where it would not fit.
+/// A terminal wraps its lines before it reports that it is narrower, so rows of an area may be left; but no line of the
+/// log is lost, and nothing is drawn outside of the width.
 #[test]
 fn a_terminal_that_changes_its_size_loses_nothing() {
     let world = CliFixture::new();
@@ -315,7 +315,7 @@ fn a_terminal_that_changes_its_size_loses_nothing() {
     assert!(!shown.contains("ctx") && shown.ends_with("exit 130"), "{shown}");
 }
 
-/// Neither the area nor the log passes on what drives a terminal, and no line is wider than the terminal.
+/// Neither the area nor the log passes on control sequences, and no line is wider than the terminal.
 #[test]
 fn output_of_any_kind_is_shown_in_lines_that_fit() {
     let world = CliFixture::new();

@@ -1,4 +1,4 @@
-//! What long replies take.
+//! The memory usage of long replies.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::kit::cli::CliFixture;
 use crate::kit::server::{ScriptedReply, Server};
 use crate::kit::system::wait_with_peak;
 
-/// The size of a long reply, in bytes. Smaller blocks are kept by the allocator when they are freed.
+/// The size of a long reply, in bytes. The allocator does not return smaller blocks to the system when they are freed.
 const SIZE: usize = 40 << 20;
 
-/// The text of one event.
+/// The size of the text in one event, in bytes.
 const PIECE: usize = 64 << 10;
 
 /// Returns a streamed reply with text of so many bytes.
@@ -105,7 +105,7 @@ fn lines(size: usize) -> String {
     text + "."
 }
 
-/// Returns the most memory of a run with a reply of so many bytes.
+/// Returns the peak memory of a run with a reply of so many bytes.
 fn peak(api: &str, size: usize, reply: ScriptedReply, options: &[&str]) -> u64 {
     let server = Server::new([reply]);
     let base = if api == "gemini" { server.url("") } else { server.url("/v1") };

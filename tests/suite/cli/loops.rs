@@ -20,10 +20,10 @@ const APPEND: &str = "price = { input = 1.0, output = 10.0 }\nmax_output = 100\n
 /// Passes once the script has run three times.
 const CHECK: &str = "test $(wc -l < ran) -ge 3";
 
-/// What an iteration costs, in dollars.
+/// The cost of an iteration, in dollars.
 const COST: f64 = 0.004;
 
-/// A delay that no test waits for.
+/// A delay that exceeds every test, in milliseconds.
 const LONG: u64 = 600_000;
 
 const MODEL: [&str; 2] = ["--model", "scripted/script.toml"];
@@ -117,7 +117,7 @@ fn a_loop_ends_when_its_check_passes() {
     assert!(!messages[0].contains("I appended a line."), "{}", messages[0]);
     assert!(messages[2].contains("Iteration 3 of at most 10"), "{}", messages[2]);
     assert!(messages[2].contains("I appended a line."), "{}", messages[2]);
-    // The same command finds it done, and a broken check continues it.
+    // The same command finds the loop done, and continues it with a check that fails again.
     let again = repeated.run_checked(&[]);
     assert_eq!((again.code, repeated.runs()), (0, 3), "{}", again.err);
     repeated.cli.write("ran", "ran\nran\n");
@@ -227,7 +227,7 @@ fn an_interrupted_loop_continues_inside_its_iteration() {
     }
 }
 
-/// Wherever the process is killed, no iteration and no command runs twice.
+/// After a kill at any moment, no iteration and no command runs twice.
 #[test]
 fn a_killed_loop_continues_where_it_was() {
     for lines in 1..=10 {
@@ -269,7 +269,7 @@ fn a_session_that_fails_ends_the_loop_and_is_resumed() {
     assert_eq!((again.code, repeated.runs(), iterations(&again).len()), (0, 3, 3), "{}", again.err);
 }
 
-/// A script whose iterations write 4, 9 and 3 into `size`. What it has tried is not undone.
+/// A script whose iterations write 4, 9 and 3 into `size`. The file `tries` is not undone.
 const SIZES: &str = "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"echo x >> tries; \
      case $(wc -l < tries) in 1) echo 4 > size;; 2) echo 9 > size; echo x > junk;; *) echo 3 > size;; esac\" } }]\n\
      [[turn]]\ntext = \"Tried.\"\n";
@@ -301,7 +301,7 @@ fn an_iteration_stays_only_if_it_improves_the_number() {
     assert!(last.contains("9, undone") && last.contains("4, kept"), "{last}");
 }
 
-/// What architect itself writes is not undone with an iteration.
+/// Files that architect itself writes are not undone with an iteration.
 #[test]
 fn the_log_of_a_loop_stays_when_an_iteration_is_undone() {
     let repeated = Loop::new(SIZES);
@@ -331,7 +331,7 @@ fn an_iteration_that_can_not_be_undone_ends_the_loop() {
     }
 }
 
-/// The journal is replayed as it was written, whatever the limits are now.
+/// The journal is replayed as it was written, also under other limits.
 #[test]
 fn fewer_iterations_than_are_done_begin_none() {
     let repeated = Loop::appending(0);
@@ -355,7 +355,7 @@ fn results_that_come_with_a_repository_are_refused() {
     assert!(again.err.contains("came with the repository"), "{}", again.err);
 }
 
-/// Wherever the process is killed, what makes the number worse is undone once, and what improves it stays.
+/// After a kill at any moment, iterations that make the number worse are undone once, and those that improve it stay.
 #[test]
 fn a_killed_loop_with_a_number_keeps_what_improves_it() {
     for lines in 2..=11 {

@@ -10,7 +10,7 @@ use crate::kit::server::Server;
 
 const DONE: &str = "[[turn]]\ntext = \"Done.\"\n";
 
-/// Imports a journal of the first release, and returns the world it is in.
+/// Imports a journal of the first release, and returns the world with the session.
 fn with_old_journal(name: &str) -> CliFixture {
     let world = CliFixture::new();
     let path = format!("{}/tests/journals/format-1/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
@@ -48,7 +48,7 @@ fn a_missing_folder_of_scenarios_is_named_once() {
     assert!(ran.err.contains("No such file or directory"), "{}", ran.err);
 }
 
-/// Fault K6: neither must one without a reader.
+/// Fault K6: a pipe without a reader must not block either.
 #[test]
 fn a_named_pipe_without_a_reader_is_no_output_file() {
     let world = CliFixture::new();
@@ -73,7 +73,7 @@ fn a_setting_that_is_no_text_is_not_passed_over() {
     assert!(ran.err.contains("ARCHITECT_LIMITS_MAX_STEPS is not UTF-8"), "{}", ran.err);
 }
 
-/// Nothing that only looks like the option is suggested.
+/// Options that only look similar are not suggested.
 #[test]
 fn for_an_option_of_another_agent_ours_is_named() {
     let world = CliFixture::new();

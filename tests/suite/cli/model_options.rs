@@ -1,4 +1,4 @@
-//! What a request has besides the conversation, as the user sets it, and models that the user defines.
+//! Request settings besides the conversation, and models that the user defines.
 
 use crate::kit::chat;
 use crate::kit::cli::{CliFixture, wait_for_exit};

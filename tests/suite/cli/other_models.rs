@@ -37,7 +37,7 @@ fn another_model_writes_summaries_at_its_own_price() {
 
 #[test]
 fn a_summary_whose_price_does_not_fit_is_not_made() {
-    // The shortest one would cost more than the budget has.
+    // The shortest summary would cost more than the rest of the budget.
     let summary_model = "price = { input = 0.0, output = 1000000.0 }\nwindow = 3000000";
     let ran = run_with_summary(summary_model, &["--budget", "10"]);
     let json = ran.json();
@@ -51,7 +51,7 @@ fn a_model_without_a_price_has_no_budget() {
     assert_eq!(ran.code, 3, "{}", ran.err);
     assert!(ran.err.contains("summary.toml") && ran.err.contains("price"), "{}", ran.err);
     let ran = run_with_summary("window = 3000000", &[]);
-    // It counts like the model of the task.
+    // The summary counts as calls of the task's model do.
     assert_eq!(ran.json()["costs"]["by_source"]["compaction"], json!(1.0), "{}", ran.err);
 }
 

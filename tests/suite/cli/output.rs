@@ -72,7 +72,7 @@ fn the_verbose_log_shows_what_is_enforced() {
     assert!(!world.run_with_server(&server, &["--json"]).err.contains(enforced));
 }
 
-/// Others may have written there before, and will later.
+/// Other programs may have written there before, and may write later.
 #[test]
 fn a_file_behind_standard_output_is_not_replaced() {
     let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
@@ -93,7 +93,7 @@ fn a_file_behind_standard_output_is_not_replaced() {
     assert!(ran.err.contains("# ") && ran.err.contains("LLM"), "{}", ran.err);
 }
 
-/// A link in the workspace may be planted. What can't be written in the end is not begun.
+/// A link in the workspace may be planted. A run whose output can't be written does not begin.
 #[test]
 fn an_output_file_that_is_a_link_of_the_workspace_is_refused_before_the_run() {
     let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
@@ -217,7 +217,7 @@ fn a_task_comes_from_standard_input_or_a_file_on_request() {
         let model = ["--model", "openai-chat/fake", "--api-base", &base];
         let mut command = world.command(&[&["run"], args, &model[..]].concat());
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-        // A process that does not read it is what one of these is about.
+        // Some of these processes do not read their input, so errors are ignored.
         let _ = child.stdin.take().unwrap().write_all(input);
         assert_eq!(wait_for_exit(child).code, 0);
         let messages = server.requests()[0].json()["messages"].clone();

@@ -38,7 +38,7 @@ impl Parallel {
         fs::write(project.cli.home().join("steps.toml"), steps).unwrap();
         let list = "price = { input = 1.0, output = 10.0 }\nmax_output = 100\n[[turn]]\ntext = \"- one\\n- two\\n- three\"\nusage = { input = 0, output = 0 }\n";
         fs::write(project.cli.home().join("list.toml"), list).unwrap();
-        // What is not committed is there for the items.
+        // Uncommitted changes are available to the items.
         project.cli.write("a.txt", "one\ntwo\nmine\n");
         let parallel = Self { project };
         parallel.write_script(line, 0);
@@ -120,14 +120,14 @@ fn items_run_in_worktrees_that_are_merged_at_the_end() {
     let after = parallel.project.user_state();
     assert_eq!((after.refs, after.head, after.index), (before.refs, before.head, before.index));
     assert!(parallel.worktrees().is_empty());
-    // What is done is not done twice.
+    // Finished items are not repeated.
     fs::remove_file(parallel.project.cli.path(FILES[0])).unwrap();
     assert_eq!((parallel.run(&[]).code, parallel.item_sessions()), (0, 3));
     assert!(!parallel.is_there(FILES[0]));
 }
 
-/// A conflict ends the step and loses nothing: the branches stay. The same command goes on with that item; those before it
-/// are not merged again.
+/// A conflict ends the step and loses nothing: the branches stay. The same command continues with that item; earlier
+/// items are not merged again.
 #[test]
 fn a_conflict_is_reported_with_its_item_and_its_branch() {
     let parallel = Parallel::new("basename $PWD | cut -c1-6 > shared.txt", "[]");
@@ -151,7 +151,7 @@ fn a_conflict_is_reported_with_its_item_and_its_branch() {
     assert!(ran.err.contains("is gone, and not merged"), "{}", ran.err);
 }
 
-/// Each half is harmless: the folder of hooks, and the link to it that the user's configuration names.
+/// Each half is harmless alone: the folder of hooks, and the link to it that the user's configuration names.
 #[test]
 fn an_item_whose_merge_makes_something_harmless_ends_the_step() {
     let line = "case $PWD in *each-1*) mkdir -p lib/hooks; touch lib/hooks/pre-commit; \
@@ -166,7 +166,7 @@ fn an_item_whose_merge_makes_something_harmless_ends_the_step() {
     assert_eq!((parallel.run(&[]).code, parallel.item_sessions()), (0, 3));
 }
 
-/// Nothing is merged before all items have succeeded. The same command tries again what did not.
+/// Nothing is merged before all items have succeeded. The same command retries the failed items.
 #[test]
 fn an_item_that_fails_its_checks_is_tried_again() {
     let parallel = Parallel::new(WRITE, r#"["test ! -e each-2.txt || grep -q again a.txt"]"#);
@@ -219,7 +219,7 @@ fn killed_and_interrupted_items_continue_inside_their_sessions() {
     }
 }
 
-/// A merge that is killed is completed, and none is done twice.
+/// Merges that were killed are completed, and no merge is repeated.
 #[test]
 fn killed_merges_are_completed() {
     for file in FILES {
@@ -237,7 +237,7 @@ fn killed_merges_are_completed() {
     }
 }
 
-/// A command of an earlier run, or the author of the repository, may have put it there.
+/// A command of an earlier run, or the author of the repository, may have made the link.
 #[test]
 fn a_link_in_the_folder_of_the_results_is_refused() {
     let parallel = Parallel::new(WRITE, "[]");

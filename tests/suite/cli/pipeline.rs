@@ -111,7 +111,7 @@ fn steps_run_in_order_with_the_answers_of_those_before() {
     assert!(messages[1].contains("Do this: planned!"), "{}", messages[1]);
     assert!(messages[2].contains("fails") && messages[2].contains("Notes of the last iteration"));
     assert!(messages[3].contains("Describe built, fixed: ''."), "{}", messages[3]);
-    // What is done does not run again.
+    // Finished steps do not run again.
     let again = pipeline.run(&[]);
     assert_eq!((again.code, pipeline.ran().len()), (0, 4), "{}", again.err);
 }
@@ -193,7 +193,7 @@ fn a_list_may_be_empty_and_must_not_be_too_long() {
     }
 }
 
-/// The step ends there. The same command runs the checks again, and goes on after that item.
+/// The step ends there. The same command runs the checks again, and continues after that item.
 #[test]
 fn an_item_that_fails_its_checks_is_checked_again() {
     let pipeline = items_fixture("one\ntwo\nthree", "2");
@@ -229,7 +229,7 @@ fn a_killed_step_with_items_continues_at_its_item() {
     }
 }
 
-/// What an evaluation has cost that was killed counts like any other.
+/// The cost of a killed evaluation counts like any other.
 #[test]
 fn a_killed_evaluation_is_paid() {
     let script = |delay: u64| {
@@ -268,7 +268,7 @@ fn a_killed_evaluation_is_paid() {
     assert_eq!(journals().len(), 3);
 }
 
-/// Wherever the process is killed, no step and no command runs twice.
+/// After a kill at any moment, no step and no command runs twice.
 #[test]
 fn a_killed_pipeline_continues_where_it_was() {
     for lines in 1..=14 {
@@ -301,7 +301,7 @@ fn a_pipeline_that_is_stopped_in_a_session_resumes_it() {
     }
 }
 
-/// All counts of the result cover the workflow, and not only what its last process has done.
+/// All counts of the result cover the workflow, and not only its last process.
 #[test]
 fn the_result_counts_what_earlier_processes_did() {
     let pipeline = PipelineFixture::new(STEPS);

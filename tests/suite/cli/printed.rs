@@ -1,4 +1,4 @@
-//! What commands print beside the result of a run: an empty list is reported as empty, and no text of a session is a
+//! Output of commands besides the result of a run: an empty list is reported as empty, and no text of a session is a
 //! command to the CI system that reads it.
 
 use serde_json::json;

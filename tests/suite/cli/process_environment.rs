@@ -16,7 +16,7 @@ fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Returns a command that a shell becomes after it has done something.
+/// Returns a shell command that runs `first`, and then becomes `command`.
 fn after(first: &str, command: &Command) -> Command {
     let mut shell = Command::new("sh");
     let becomes = format!("{first} exec \"$0\" \"$@\"");
@@ -43,7 +43,7 @@ fn stderr_of(server: &Server) -> String {
     body["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned()
 }
 
-/// Fault G9: nothing that is opened later takes the place of a standard file and is written to as one.
+/// Fault G9: no file that is opened later takes the descriptor of a standard file and is written to as one.
 #[test]
 fn standard_files_may_be_closed_from_the_start() {
     for closed in ["exec <&-;", "exec >&-;", "exec 2>&-;", "exec <&- >&- 2>&-;"] {
@@ -60,7 +60,7 @@ fn standard_files_may_be_closed_from_the_start() {
     }
 }
 
-/// Such a parent passes that on.
+/// Processes inherit an ignored `SIGCHLD` from their parent.
 #[test]
 fn ends_of_commands_are_known_below_a_parent_that_ignores_them() {
     let (world, server) = (CliFixture::new(), two_steps());
@@ -72,7 +72,7 @@ fn ends_of_commands_are_known_below_a_parent_that_ignores_them() {
     assert_eq!(stderr_of(&server), "1\n[exit code 0]");
 }
 
-/// As in a container with a folder of the host.
+/// This happens in a container with a folder of the host.
 #[test]
 fn root_is_warned_of_a_workspace_that_commands_cannot_write() {
     let (world, server) = (CliFixture::new(), Server::new([chat::text("Done.")]));
@@ -143,7 +143,7 @@ fn a_workspace_can_be_in_shared_memory() {
     }
 }
 
-/// As in a container whose user has none.
+/// In a container, the user may have no home.
 #[test]
 fn commands_run_without_a_home_to_store_anything_in() {
     let (world, server) = (CliFixture::new(), two_steps());
@@ -153,7 +153,7 @@ fn commands_run_without_a_home_to_store_anything_in() {
     assert_eq!(stderr_of(&server), "1\n[exit code 0]");
 }
 
-/// A parent process such as Node makes it so.
+/// A parent process such as Node makes the output non-blocking.
 #[test]
 fn a_non_blocking_standard_output_gets_each_byte_once() {
     let answer = "0123456789\n".repeat(20_000);
@@ -162,7 +162,7 @@ fn a_non_blocking_standard_output_gets_each_byte_once() {
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     let mut task = world.command_with_server(&server, &["--quiet"]);
     let mut child = task.stdout(writer).spawn().unwrap();
-    // The command has the other end, too.
+    // The command struct also holds the other end of the pipe.
     drop(task);
     wait_until("a full pipe", || rustix::io::ioctl_fionread(&reader).unwrap() >= 60_000);
     let mut out = String::new();
@@ -225,8 +225,8 @@ fn a_stopped_process_continues_where_it_was() {
     assert_eq!(server.requests().len(), 1);
 }
 
-/// Faults L59 and C2, as near as a process comes to a machine that sleeps: the answer was lost meanwhile, and the
-/// limit for silence has passed when it wakes up. So it asks again, at once.
+/// Faults L59 and C2, as near as a process comes to a machine that sleeps: the answer was lost meanwhile, and the limit
+/// for silence has passed when the process continues. So it asks again, at once.
 #[test]
 fn after_a_sleep_a_call_that_fell_silent_is_made_again() {
     let world = CliFixture::new();
@@ -275,13 +275,13 @@ fn a_command_is_ended_in_time_also_while_its_engine_sleeps() {
     assert!(stderr_of(&server).contains("timed out after 1 s"), "{}", stderr_of(&server));
 }
 
-/// Fault S23: neither the model, nor the journal, nor a reader of the output sees a secret of the environment, however a
-/// tool came by it.
+/// Fault S23: neither the model, nor the journal, nor a reader of the output sees a secret of the environment, in
+/// whatever way a tool got it.
 #[test]
 fn a_secret_in_the_output_of_a_tool_is_masked() {
     let world = CliFixture::new();
     world.write(".env", "TOKEN=canary-123456789\nKEY=canarycage\n");
-    // What the model asks for is its own text, and stays as it is.
+    // The model's own text of a call is not masked.
     let long = r#"{"command": "for i in $(seq 3000); do echo canary-$((123456788 + 1)); done"}"#;
     let calls = [
         ("c1", "read_file", r#"{"path": ".env"}"#),
@@ -305,7 +305,7 @@ fn a_secret_in_the_output_of_a_tool_is_masked() {
     }
 }
 
-/// Fault C6: a length of time that no clock can count to is no different from a very long one.
+/// Fault C6: a duration that no clock can represent is treated as a very long one.
 #[test]
 fn times_at_the_end_of_their_range_are_accepted_or_refused_with_a_message() {
     let world = CliFixture::new();

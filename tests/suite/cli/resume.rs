@@ -1,4 +1,4 @@
-//! Resuming: which session, where it is found, and its limits.
+//! Resuming: the selected session, its folder, and its limits.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ fn step(path: &str) -> String {
     format!("[[turn]]\ncalls = [{{ name = \"write_file\", arguments = {arguments} }}]\n")
 }
 
-/// Returns a model that makes so many steps, with a final summary where a limit asks for one.
+/// Returns a model that makes this number of steps, with a final summary when a limit requests one.
 fn steps(count: usize, limit: usize) -> String {
     let text = "[[turn]]\ntext = \"So far.\"\n";
     let turn = |index: usize| {
@@ -41,7 +41,7 @@ fn another_message_begins_new_limits_of_steps() {
     assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
 }
 
-/// Otherwise, a run that is killed again and again never ends.
+/// Without this, a run that is killed again and again would never end.
 #[test]
 fn a_killed_run_continues_with_the_time_that_is_left() {
     let world = CliFixture::new();
@@ -56,7 +56,7 @@ fn a_killed_run_continues_with_the_time_that_is_left() {
     assert_eq!(ran.json()["stop_reason"], "timeout", "{}", ran.err);
     let seconds = ran.json()["duration_seconds"].as_f64().unwrap();
     assert!(seconds < 2.2, "{seconds}");
-    // It has ended: its limits start again.
+    // The session has ended, so its limits start again.
     let again = world.run(&["resume", "last", "--json"]).json();
     assert!(again["duration_seconds"].as_f64().unwrap() > 2.2, "{again}");
 }
@@ -122,7 +122,7 @@ fn last_is_the_last_session_of_this_folder() {
     assert!(ran.code == 0 && ran.err.contains(&there), "{}", ran.err);
     let steered = run(&["steer", "last", "x", "--any-folder"]);
     assert!(steered.err.contains("is not running"), "{}", steered.err);
-    // Here no notice is needed.
+    // In the session's own folder, no notice is needed.
     let ran = world.run(&["replay", "last"]);
     assert!(ran.code == 0 && ran.err.is_empty(), "{}", ran.err);
     // `--workspace` names the folder.

@@ -1,4 +1,4 @@
-//! The JSON Schemas that the program prints, against what it really writes and reads; and its man pages.
+//! The JSON Schemas that the program prints, compared with its real output and input; and its man pages.
 
 use std::fs;
 use std::path::Path;
@@ -194,7 +194,7 @@ fn scenarios_satisfy_their_schema() {
     }
 }
 
-/// The other checks are where these schemas are made.
+/// The other checks are beside the code of these schemas.
 #[test]
 fn configurations_and_manifests_have_schemas() {
     let template = CliFixture::new().run(&["init", "--print", "--preset", "rust"]).out;

@@ -4,7 +4,7 @@ use std::process::Child;
 
 use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit, wait_until};
 
-/// The third turn is slow, and the one behind it is never reached.
+/// The third turn is slow, and the turn after it is never reached.
 const SCRIPT: &str = r#"
 [[turn]]
 error = { kind = "server", wait_ms = 1 }
@@ -46,7 +46,7 @@ fn a_call_that_a_crash_cut_off_is_made_again() {
     world.write("a", "one\n");
     let model = world.script_model(SCRIPT);
     killed(begun(&world, &["run", "Do it.", "--model", &model, "--json"]));
-    // Again: a resume that crashes skips nothing either.
+    // A resume that crashes skips no turn either.
     killed(begun(&world, &["resume", "last", "--json"]));
     let ran = resumed(&world);
     assert_eq!((ran.code, ran.json()["output"].as_str()), (0, Some("the answer")), "{}", ran.err);

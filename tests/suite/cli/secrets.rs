@@ -1,4 +1,4 @@
-//! The key: it is in no file that remains, and no other process has it.
+//! The key: no remaining file contains it, and no other process has it.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::kit::server::{ScriptedReply, Server};
 /// The key that every task of these tests has.
 const KEY: &str = "sk-test-canary";
 
-/// Commands that look for the key where a process keeps what it knows.
+/// Commands that look for the key in the state of a process.
 const LOOKS: [&str; 6] = [
     "env; set; export -p; cat /proc/self/environ",
     "for p in $PPID $(cut -d' ' -f4 /proc/$PPID/stat); do cat /proc/$p/environ; done",
@@ -73,7 +73,7 @@ fn the_key_is_in_nothing_that_is_left_behind() {
     }
 }
 
-/// Fault X8: at each level, nothing of the engine can be read; without any, root alone can.
+/// Fault X8: at each level, nothing of the engine can be read; without any level, root alone can read it.
 #[test]
 fn a_command_learns_nothing_from_the_process_of_the_engine() {
     let is_root = rustix::process::geteuid().is_root();
@@ -99,7 +99,7 @@ fn a_command_learns_nothing_from_the_process_of_the_engine() {
     }
 }
 
-/// The digests of the system's passwords are not for commands, as root either.
+/// Commands cannot read the digests of the system's passwords, not even as root.
 #[test]
 fn a_command_reads_no_passwords_of_the_system() {
     let world = CliFixture::new();

@@ -8,7 +8,7 @@ use crate::kit::chat;
 use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
 use crate::kit::server::{ScriptedReply, Server};
 
-/// No waiting between attempts but what a server asks for.
+/// Options for two retries with short waits, unless the server asks for longer ones.
 const QUICK: [&str; 2] = ["--set", "llm.retries=2"];
 
 #[test]
@@ -75,7 +75,7 @@ fn a_cut_stream_is_retried_whole() {
     assert_eq!(ran.json()["steps"], 0);
 }
 
-/// A provider charges for what it streamed, even if the end is missing.
+/// A provider charges for the streamed output, even if the end is missing.
 #[test]
 fn a_cut_stream_counts_with_what_had_come_of_it() {
     let piece = chat::delta(&json!({"content": "x".repeat(700)}));

@@ -1,4 +1,4 @@
-//! Skills of the project and of the user: what the model gets, what commands can reach, and `architect skills`.
+//! Skills of the project and of the user: the model's view, the reach of commands, and `architect skills`.
 
 use std::fs;
 
@@ -67,7 +67,7 @@ fn a_skill_of_the_user_is_read_and_its_scripts_run_confined() {
     assert!(!world.home().join(".claude/skills/greet/new").exists());
 }
 
-/// `allowed-tools` of a skill is the wish of its author.
+/// `allowed-tools` of a skill is a request of its author.
 #[test]
 fn a_skill_gives_no_permission() {
     let world = CliFixture::new();

@@ -1,4 +1,4 @@
-//! Agents that are dispatched by another one.
+//! Sub-agents: agents that another one dispatches.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn a_sub_agent_works_with_a_fresh_view_and_reports() {
     assert!(names.contains(&"read_file".to_owned()) && names.contains(&"read_output".to_owned()));
     assert!(!names.iter().any(|name| name == "write_file" || name == "dispatch_subagent"));
     assert_eq!(messages_to_model(&server, 3), "It says one.");
-    // Its calls count for its dispatcher, and are listed separately.
+    // The calls of the sub-agent count for its dispatcher, and are listed separately.
     let usage = &ran.json()["usage"];
     assert_eq!(usage["input_tokens"], 4 * chat::USAGE.0);
     assert_eq!((&ran.json()["steps"], &ran.json()["llm_calls"]), (&json!(1), &json!(4)));
@@ -92,7 +92,7 @@ fn an_unknown_agent_is_answered_with_the_nearest_one() {
     assert!(messages_to_model(&server, 1).contains("review"), "{}", messages_to_model(&server, 1));
 }
 
-/// A sub-agent counts against the limits of the run, and gets at most half of what is left.
+/// A sub-agent counts against the limits of the run, and gets at most half of the rest.
 #[test]
 fn a_sub_agent_spends_what_its_dispatcher_has_left() {
     let world = CliFixture::new();
@@ -194,7 +194,7 @@ fn an_interrupt_ends_the_sub_agent_too() {
     assert_eq!(ended.count(), 2, "{sessions}");
 }
 
-/// Whether the sub-agent was done is unknown; the result names its session.
+/// It is unknown whether the sub-agent was done; the result names its session.
 #[test]
 fn a_sub_agent_cut_off_by_a_crash_is_reported_with_its_session() {
     let world = CliFixture::new();
@@ -247,7 +247,8 @@ fn a_resumed_session_reports_its_total_usage() {
     assert_eq!(used, (&json!(4 * input), &json!(4 * output)));
 }
 
-/// What a sub-agent has used counts for its dispatcher, also the call that an interrupt or `kill -9` cuts off; it counts once.
+/// The usage of a sub-agent counts for its dispatcher, once, also that of a call that an interrupt or `kill -9` cuts
+/// off.
 #[test]
 fn a_sub_agent_that_is_cut_off_is_charged() {
     for is_killed in [false, true] {
@@ -288,7 +289,7 @@ fn a_sub_agent_that_is_cut_off_is_charged() {
     }
 }
 
-/// A sub-agent that is denied its calls can still answer: the dispatching run says what was denied.
+/// A sub-agent whose calls are denied can still answer: the dispatching run reports the denied calls.
 #[test]
 fn denied_calls_of_a_sub_agent_are_reported_with_the_run() {
     let world = CliFixture::new();

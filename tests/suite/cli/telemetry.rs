@@ -22,8 +22,8 @@ fn the_spans_of_a_run_reach_their_collector() {
     assert!(spans.concat().contains("gen_ai.request.model"), "{spans:?}");
 }
 
-/// The usage of a sub-agent is in the span of its call and of the run, as in the result document. Its own spans are below
-/// that of its call, and its model calls count once in the metrics.
+/// The usage of a sub-agent is in the span of its call and in that of the run, as in the result document. The
+/// sub-agent's own spans are below that of its call, and its model calls count once in the metrics.
 #[test]
 fn a_sub_agent_counts_where_it_was_sent_from() {
     let dispatch = r#"{"agent": "review", "task": "Look."}"#;

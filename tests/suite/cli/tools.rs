@@ -1,4 +1,4 @@
-//! Tools, asked for by a model behind a wire.
+//! Tools that a model requests over a wire.
 
 use serde_json::json;
 
@@ -29,7 +29,7 @@ fn a_file_is_written_and_the_result_goes_back() {
     assert_eq!((&result["role"], &result["tool_call_id"]), (&json!("tool"), &json!("c1")));
 }
 
-/// The first one starts, and the second one before it has ended; the third one may write.
+/// The first command starts, and the second one starts before the first has ended; the third one may write.
 #[test]
 fn commands_that_only_read_run_side_by_side() {
     let world = CliFixture::new();

@@ -1,4 +1,4 @@
-//! What a session changes is recorded, shown and taken back.
+//! Changes of a session are recorded, shown and undone.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -67,7 +67,7 @@ pub(super) fn changed_workspace() -> (CliFixture, Snapshot, Snapshot) {
     (world, before, after)
 }
 
-/// It writes while nothing else of the run works.
+/// The command writes while nothing else of the run works.
 #[test]
 fn what_a_command_in_the_background_writes_is_taken_back() {
     let (world, text) = (CliFixture::new(), "delay_ms = 1500\ntext = \"Done.\"\n");
@@ -178,7 +178,7 @@ fn consecutive_edits_of_a_file_are_taken_back() {
     }
 }
 
-/// Names with characters that change the display, and one that is no UTF-8.
+/// Names with characters that change the display, and one that is not UTF-8.
 #[test]
 fn edits_of_files_with_odd_names_are_shown_and_taken_back() {
     let world = CliFixture::new();
@@ -188,7 +188,7 @@ fn edits_of_files_with_odd_names_are_shown_and_taken_back() {
     let paths = || names.iter().map(OsStr::new).chain([raw]).map(|name| folder.join(name));
     paths().for_each(|path| fs::write(path, "old\n").unwrap());
     let before = snapshot(&folder);
-    // The model knows a name that is no text by its display.
+    // The model knows a name that is not text by its display.
     let calls = names.iter().copied().chain([r"raw\xff"]).map(|name| {
         let name = serde_json::to_string(name).unwrap();
         format!("{{ name = \"edit_file\", arguments = {{ path = {name}, old_str = \"old\", new_str = \"new\" }} }}")
@@ -290,7 +290,7 @@ fn what_someone_else_changed_is_refused_unless_a_copy_is_kept() {
     );
 }
 
-/// What the user has changed between a run and an undo is not the session's.
+/// Changes of the user between a run and an undo are not the session's.
 #[test]
 fn an_undo_after_another_one_leaves_the_changes_of_others() {
     let (world, before, _) = changed_workspace();
@@ -391,7 +391,7 @@ fn what_is_not_recorded_is_listed() {
     }
 }
 
-/// A file that is too large now, and one that is a pipe now, are in the way of all others.
+/// A file that is now too large, and one that is now a pipe, block the undo of all others.
 #[test]
 fn what_cannot_be_restored_is_listed_and_refused() {
     let world = CliFixture::new();
@@ -418,7 +418,7 @@ fn what_cannot_be_restored_is_listed_and_refused() {
     assert_eq!((world.read("a"), world.read("large")), ("old".into(), "much larger".into()));
 }
 
-/// The user saves files while tools alone have worked, and while the model is called after a command.
+/// The user saves files while only tools have worked, and during a model call after a command.
 #[test]
 fn what_the_user_changes_during_a_run_is_not_the_runs() {
     let world = CliFixture::new();
@@ -514,7 +514,7 @@ fn a_fork_begins_with_the_files_of_its_record() {
     assert!(plain.err.contains("The files are the current ones"), "{}", plain.err);
 }
 
-/// Numbers that look random, the same for the same seed.
+/// Pseudo-random numbers, the same for the same seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -528,7 +528,7 @@ impl Numbers {
         from[self.below(from.len())]
     }
 
-    /// Returns a call of a tool that changes something, or tries to.
+    /// Returns a call of a tool that changes a file, or tries to.
     fn call(&mut self) -> String {
         let [a, b] = [(); 2].map(|()| self.choose(&["a", "b", "d/x", "d/e/y", "n", "n/m", "l"]));
         let text = self.below(9);
@@ -561,7 +561,7 @@ fn cases() -> u64 {
     std::env::var("CHECKPOINT_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(4)
 }
 
-/// Runs random steps, undoes to random ones, and undoes that.
+/// Runs random steps, undoes to random ones, and undoes the undos.
 fn undo_at_random(seed: u64) {
     let (mut numbers, world) = (Numbers(seed), CliFixture::new());
     world.write("a", "a\n").write("d/x", "x\n");
@@ -606,7 +606,7 @@ fn every_step_of_a_random_session_is_taken_back_and_that_too() {
     (1..=cases()).for_each(undo_at_random);
 }
 
-/// An undo comes after the step, although the step changed nothing.
+/// The step changed nothing, but the undo still goes back to the state before it.
 #[test]
 fn a_step_that_changed_nothing_is_undone_to_the_state_before_it() {
     let world = CliFixture::new();
@@ -624,7 +624,7 @@ fn a_step_that_changed_nothing_is_undone_to_the_state_before_it() {
     }
 }
 
-/// A run that is killed in a step leaves the state before it.
+/// After a kill in a step, the state before that step is available.
 #[test]
 fn the_step_of_a_killed_run_is_taken_back() {
     let world = CliFixture::new();
@@ -648,8 +648,8 @@ fn the_step_of_a_killed_run_is_taken_back() {
     assert_eq!(world.read("a"), "new\n");
 }
 
-/// A session whose run was killed in its second command, in a workspace with these files: `once`, `late`, `b`. What it
-/// does when it is resumed is `rest`.
+/// A session whose run was killed in its second command, in a workspace with these files: `once`, `late`, `b`. `rest`
+/// is the script for a resume.
 fn killed_session(rest: &str) -> CliFixture {
     let world = CliFixture::new();
     let script = format!(
@@ -670,7 +670,7 @@ fn killed_session(rest: &str) -> CliFixture {
     world
 }
 
-/// What the user changes after the session was resumed, and has ended, is not taken back, whatever the resumed run did.
+/// Changes of the user after the resumed session has ended are not undone, whatever the resumed run did.
 #[test]
 fn changes_after_a_killed_run_was_resumed_are_the_users() {
     const ANSWER: &str = "\n[[turn]]\ntext = \"Done.\"\n";
@@ -706,7 +706,7 @@ fn changes_after_a_killed_run_was_resumed_are_the_users() {
     }
 }
 
-/// What follows the last record of a killed session is not the change of its fork, nor is what the user changes after it.
+/// Changes after the last record of a killed session are not those of its fork, nor are later changes of the user.
 #[test]
 fn a_fork_of_a_killed_session_has_no_open_change() {
     let world = killed_session("[[turn]]\ntext = \"Done.\"\n");
@@ -720,7 +720,8 @@ fn a_fork_of_a_killed_session_has_no_open_change() {
     assert_eq!(left, ["b", "late", "mine"].map(Path::new));
 }
 
-/// A folder that can't be removed, since someone else has put a file into it, is left out; an undo by force reports that.
+/// A folder that can't be removed, since another program has put a file into it, is left out; an undo by force reports
+/// that.
 #[test]
 fn an_undo_by_force_that_leaves_something_out_has_another_exit_code() {
     let script = r#"
@@ -746,7 +747,7 @@ fn an_undo_by_force_that_leaves_something_out_has_another_exit_code() {
     }
 }
 
-/// What architect writes itself is no change of the run, and is not touched, neither during the run nor by an undo.
+/// Files that architect writes itself are not changes of the run; neither the run nor an undo touches them.
 #[test]
 fn the_output_files_of_a_run_are_not_its_changes() {
     let world = CliFixture::new();

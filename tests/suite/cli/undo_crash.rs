@@ -1,4 +1,4 @@
-//! Undos and records that are killed in each of their system calls, or in which each of them fails.
+//! Undos and records that are killed in each of their system calls, or with each of them failing.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ const READING_CALLS: [&str; 10] = [
     "statx",
 ];
 
-/// Returns the calls in a log that change files; for a failure also those that read.
+/// Returns the calls in a log that change files; for a failure also those that read them.
 fn calls(log: &Path, fault: SyscallFault) -> Vec<Syscall> {
     let is_failure = matches!(fault, SyscallFault::Fail(_));
     let mut calls = observable_calls(log, is_failure);
@@ -59,7 +59,7 @@ fn calls(log: &Path, fault: SyscallFault) -> Vec<Syscall> {
     calls
 }
 
-/// Returns what is in the workspace, but for new files of a killed process, or that could not be removed.
+/// Returns the files of the workspace, except for temporary files that were not removed.
 fn files(world: &CliFixture) -> Snapshot {
     let mut files = snapshot(&world.path(""));
     let is_staged =
@@ -76,7 +76,7 @@ fn survives(call: &Syscall, fault: SyscallFault) {
     assert!(!ran.err.contains("panicked"), "{case}: {}", ran.err);
     let is_killed = matches!(fault, SyscallFault::Kill);
     let now = files(&world);
-    // A failure is undone by the process itself.
+    // The process itself takes back a failed undo.
     if !is_killed && ran.code != 0 && !ran.err.contains("half restored") {
         assert!([&before, &after].contains(&&now), "{case}: {}", ran.err);
     }
@@ -139,7 +139,7 @@ fn an_undo_survives_every_fault_in_every_call() {
     each_call(&FAULTS, 1);
 }
 
-/// The user repeats an undo that was killed, or one that takes an undo back: it is complete then, and not taken back.
+/// The user repeats an undo that was killed, or one that takes an undo back: it is completed then, and not reversed.
 #[test]
 fn an_undo_that_is_repeated_after_it_was_killed_is_only_completed() {
     const LAST: &[&str] = &["undo", "--yes"];
@@ -313,7 +313,7 @@ impl RecordedRun {
         Some((wait_for_exit(child), log))
     }
 
-    /// Takes back the session: its files are as before its changes, or undo reports why they stay as they are.
+    /// Undoes the session: its files are as before its changes, or undo reports the reason why they stay unchanged.
     fn check(&self, fault: SyscallFault, case: &str) {
         let now = files(&self.world);
         let undone = self.world.run(&["undo", &self.session, "--start", "--yes"]);
@@ -371,7 +371,7 @@ fn each_call_of_a_record(faults: &[SyscallFault], every: usize) {
     println!("{} cases", cases.len());
 }
 
-/// The state before the first change could not be recorded, and later ones were: they are no replacement.
+/// The state before the first change could not be recorded, and later ones could: they are no replacement.
 #[test]
 fn a_start_that_could_not_be_recorded_is_reported() {
     let run = RecordedRun::new();

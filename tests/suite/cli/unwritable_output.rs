@@ -36,7 +36,7 @@ fn the_time_limit_holds_while_standard_error_is_full() {
         let model = world.script_model(
             "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"sleep 60\" } }]\n",
         );
-        // There is a warning about it.
+        // The configuration causes a warning.
         world.write(".architect/config.toml", "[llm]\napi_base = \"http://other.test\"\n");
         let args = ["run", "x", "--model", &model, "--mode", "yolo", "--timeout", "1", "--json"];
         let (reader, mut writer) = io::pipe().unwrap();

@@ -27,7 +27,7 @@ fn an_unknown_agent_is_refused_whatever_else_is_configured() {
     }
     let ran = world.run_script(DONE, &["-a", "biuld", "--mode", "yolo"]);
     assert!(ran.err.contains("did you mean `build`?"), "{}", ran.err);
-    // One that options define is an agent.
+    // An agent can be defined by options alone.
     let tools = "agents.helper.allowed_tools=['read_file']";
     let ran = world.run_script(DONE, &["-a", "helper", "--mode", "yolo", "--set", tools]);
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -80,7 +80,7 @@ fn a_workspace_whose_path_is_not_utf_8_is_refused_before_any_model_call() {
     let ran = wait_for_exit(command.current_dir(&odd).spawn().unwrap());
     assert!(ran.code == 3 && ran.err.contains("its path is not UTF-8"), "{}", ran.err);
     assert!(ran.err.contains("name another folder with --workspace"), "{}", ran.err);
-    // Nor is such a name looked for under another one.
+    // Such names are not converted and looked up under another name either.
     for option in ["--workspace", "--config", "--log-file"] {
         let mut command = world.command(&["run", "x", "--model", &script, option]);
         let ran = wait_for_exit(command.arg(&odd).spawn().unwrap());
@@ -116,7 +116,7 @@ fn an_empty_task_is_refused_with_where_it_came_from() {
     }
 }
 
-/// Nothing is paid for an answer that can't be kept.
+/// A run whose answer can't be written is not paid for.
 #[test]
 fn a_file_that_can_t_be_written_is_refused_before_the_run() {
     let world = CliFixture::new();
@@ -216,7 +216,7 @@ fn denied_calls_are_reported_and_fail_the_run_on_request() {
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.out);
 }
 
-/// A sub-agent that was denied something counts, too.
+/// Denied calls of a sub-agent count, too.
 #[test]
 fn what_a_sub_agent_was_denied_fails_a_run_that_wants_that() {
     let world = CliFixture::new();
@@ -254,7 +254,7 @@ fn the_ci_preset_works_once_it_is_trusted_for_the_run() {
     assert_eq!(["1", "true", "0", ""].map(|value| trusting(value).code), [0, 0, 2, 2]);
     let ran = trusting("yes");
     assert!(ran.code == 3 && ran.err.contains("ARCHITECT_TRUST: must be 1 or 0"), "{}", ran.err);
-    // Nothing of that is remembered.
+    // The trust for one run is not remembered.
     assert_eq!(world.run_script(script, &[]).code, 2);
 }
 

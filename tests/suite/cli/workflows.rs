@@ -1,4 +1,4 @@
-//! Runs made of runs: a plan first, an evaluation after.
+//! Runs that consist of several runs: a plan first, an evaluation after.
 
 use serde_json::json;
 
@@ -41,7 +41,7 @@ fn a_basic_evaluation_that_is_not_satisfied_makes_the_run_partial() {
     assert!(ran.err.contains("Agent stopped: evaluation_failed"), "{}", ran.err);
 }
 
-/// The end that a run reports is the stored one, and the printed hash is that of the journal with it.
+/// The reported end of a run is the stored one, and the printed hash is that of the journal with this end.
 #[test]
 fn the_store_knows_how_an_evaluation_has_decided() {
     let world = CliFixture::new();
@@ -75,7 +75,7 @@ fn a_basic_evaluation_that_is_satisfied_changes_nothing() {
     assert!(!ran.err.contains("the evaluation finds"), "{}", ran.err);
 }
 
-/// The threshold is the confidence from which on a result counts; an evaluation that was asked for must have a decision.
+/// The threshold is the lowest confidence at which a result counts; a requested evaluation must have a decision.
 #[test]
 fn an_evaluation_without_confidence_or_decision_is_not_satisfied() {
     let unsure = r#"{"completed": true, "confidence": 0.5}"#;
@@ -129,7 +129,7 @@ fn a_full_evaluation_sends_the_work_back_into_the_same_session() {
     assert_eq!(world.run(&["sessions", "--json"]).json().as_array().unwrap().len(), 1);
 }
 
-/// The second run has what the first one left of the limits.
+/// The second run has the rest of the first one's limits.
 #[test]
 fn the_runs_share_their_limits() {
     let world = CliFixture::new();
@@ -140,11 +140,11 @@ fn the_runs_share_their_limits() {
     assert_eq!(ran.json()["stop_reason"], "budget_exceeded");
 }
 
-/// What the model costs: 20 cents for each of its replies, and as much is reserved for one.
+/// The prices of the model: 20 cents for each of its replies, and as much is reserved for one.
 pub(crate) const PRICES: &str =
     "[models.openai]\nfake = { output = 20, price = { input = 0.0, output = 10_000.0 } }\n";
 
-/// A session that goes on has less left by what its evaluations have cost.
+/// The costs of its evaluations reduce the budget that a resumed session has left.
 #[test]
 fn evaluations_count_towards_the_budget_of_a_resumed_session() {
     let world = CliFixture::new();
@@ -161,7 +161,7 @@ fn evaluations_count_towards_the_budget_of_a_resumed_session() {
     assert_eq!(server.requests().len(), 2);
 }
 
-/// The second and the third round go on in the session of the first one, and have its account.
+/// The second and the third round continue the session of the first one, and share its account.
 #[test]
 fn money_is_counted_once_however_often_the_work_is_sent_back() {
     let world = CliFixture::new();

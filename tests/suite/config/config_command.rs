@@ -77,7 +77,7 @@ fn text_is_utf_8_in_any_locale() {
     }
 }
 
-/// A rule that does not mean what its author thinks is found before a run depends on it.
+/// A rule with a meaning that its author did not intend is found before a run depends on it.
 #[test]
 fn examples_are_checked_against_the_rules() {
     let world = CliFixture::new();

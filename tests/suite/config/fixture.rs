@@ -102,7 +102,7 @@ impl ConfigFixture {
         text.replace(&format!("{}/", self.folder.path().display()), "")
     }
 
-    /// Returns the value of a key and where it comes from.
+    /// Returns the value of a key and its source.
     pub(crate) fn shown(&self, key: &str) -> (String, String) {
         let config = self.load();
         let shown = config.effective_values.iter().find(|shown| shown.key == key).unwrap();

@@ -46,7 +46,7 @@ fn the_schema_is_printed_even_if_the_configuration_is_invalid() {
     assert_eq!(serde_json::from_str::<Value>(&result.out).unwrap(), schema(&provider_names()));
 }
 
-/// An option on the command line overrides a file, and its value is what `config show` prints.
+/// An option on the command line overrides a file, and `config show` prints its value.
 #[test]
 fn options_set_their_keys() {
     let fixture = CliFixture::new();

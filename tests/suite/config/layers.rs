@@ -1,4 +1,4 @@
-//! Which layer wins, and where a value comes from.
+//! Precedence of the layers, and the sources of values.
 
 use architect::config::{ConfigFileState, EffectiveValue};
 use architect::port::HookPoint;
@@ -122,7 +122,7 @@ fn agents_come_from_files_and_tables_and_default_to_build() {
     let names: Vec<String> = config.agents().map(|agent| agent.name.to_string()).collect();
     assert_eq!(names, ["build", "docs", "plan", "resume", "review"]);
     let error = config.agent("biuld").unwrap_err().to_string();
-    // It is in no file that could be named.
+    // The agent is in no file, so the message names none.
     assert_eq!(error, "unknown agent `biuld`, did you mean `build`?");
 }
 

@@ -50,7 +50,7 @@ fn an_empty_list_clears_the_lists_of_files() {
     assert_eq!(problems, ["--set permissions.deny: expected a list; [] empties it"]);
 }
 
-/// Every key that is shown can be set to what is shown.
+/// Every key that is shown can be set to the shown value.
 #[test]
 fn what_is_shown_can_be_set() {
     let text = format!(

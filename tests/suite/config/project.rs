@@ -1,4 +1,4 @@
-//! What a project may do before the user trusts its folder, and after.
+//! Rights of a project, before and after the user trusts its folder.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,8 +8,8 @@ use architect::port::HookPoint;
 
 use super::fixture::ConfigFixture;
 
-/// A row for each key: what the user sets (nothing if the default is loose enough), what a project must not be able to
-/// set, and what it may.
+/// A row for each key: the user's setting (empty if the default is loose enough), a value that a project must not be
+/// able to set, and one that it may.
 ///
 /// Fault K9, X3, X4.
 #[rustfmt::skip]
@@ -192,7 +192,7 @@ fn setup(key: &str, user: &str, project: &str) -> ConfigFixture {
     ConfigFixture::new().user(&line(user)).project(&line(project))
 }
 
-/// Returns everything that is set, without where it comes from.
+/// Returns all values that are set, without their sources.
 fn values(setup: &ConfigFixture) -> Vec<(String, Option<String>)> {
     setup.load().effective_values.iter().map(|shown| (shown.key.clone(), shown.value())).collect()
 }
@@ -249,7 +249,7 @@ fn a_trusted_project_can_loosen() {
     assert_eq!(count(&ConfigFixture::new().project(hook).trust(ProjectTrust::Granted)), 1);
 }
 
-/// It would run unconfined, and the agent can change the files of a project.
+/// The command would run unconfined, and the agent can change the files of a project.
 #[test]
 fn not_even_a_trusted_project_names_the_command_for_a_key() {
     let setup = ConfigFixture::new().project("llm.api_key_command = 'evil'").trusted();
@@ -262,7 +262,7 @@ fn not_even_a_trusted_project_names_the_command_for_a_key() {
     assert_eq!(setup.load().settings.llm.api_key_command.as_deref(), Some("good"));
 }
 
-/// A model of one's own is sent the same keys.
+/// A model that the user defines is sent the same keys.
 #[test]
 fn not_even_a_trusted_project_chooses_the_address_of_a_model_or_its_key() {
     for (text, expected) in [
@@ -277,7 +277,7 @@ fn not_even_a_trusted_project_chooses_the_address_of_a_model_or_its_key() {
     }
 }
 
-/// An option with `[]` removes the items of files, but not if a command could have written it.
+/// An option with `[]` removes the items of files, but not a stored option, since a command could have written it.
 #[test]
 fn a_stored_option_removes_no_denial() {
     let mut setup = ConfigFixture::new().user("permissions.deny = ['run_command']");
@@ -309,7 +309,7 @@ fn not_even_a_trusted_project_lets_commands_out_of_the_confinement() {
     setup.set("sandbox.mode='read-only'").load();
 }
 
-/// Fault X3: what would be ignored is not even read.
+/// Fault X3: settings that would be ignored are not even read.
 #[test]
 fn agents_and_servers_of_an_untrusted_project_are_not_read() {
     let setup = ConfigFixture::new()
@@ -335,7 +335,7 @@ fn a_profile_of_an_untrusted_project_only_tightens_too() {
     assert!(settings.limits.timeout.is_some());
 }
 
-/// Fault K7: trusting a folder is trusting those who can write it.
+/// Fault K7: trusting a folder is trusting everyone who can write it.
 #[test]
 fn a_project_file_that_everyone_can_write_is_not_trusted() {
     let setup = ConfigFixture::new().project("limits.max_steps = 100").trusted();

@@ -13,7 +13,7 @@ use architect::port::CancellationToken;
 use architect::workspace::WorkspaceRoot;
 use tempfile::TempDir;
 
-/// A repository with one commit, and a folder for what its traps leave behind.
+/// A repository with one commit, and a folder for the marks of its traps.
 struct TestRepo {
     folder: TempDir,
 }
@@ -74,7 +74,7 @@ impl TestRepo {
         names
     }
 
-    /// Asks without confinement, so that traps would be sprung.
+    /// Computes the changes without confinement, so that traps would be sprung.
     fn since(&self, workspace: &str, reference: &str) -> Result<WorkspaceDiff, DiffError> {
         self.since_under(workspace, reference, &SandboxPolicy::off(self.at(workspace)))
     }
@@ -89,7 +89,7 @@ impl TestRepo {
         let temp = self.at("temp");
         fs::create_dir_all(&temp).unwrap();
         let policy = SandboxPolicy { temp, ..policy.clone() };
-        // What a git that called us has set must not lead elsewhere.
+        // Variables of a git process that called the program must not redirect the comparison.
         let engine = std::env::vars_os()
             .chain([("GIT_INDEX_FILE".into(), "/nowhere".into()), ("GIT_DIR".into(), "/".into())]);
         let env =
@@ -214,13 +214,13 @@ fn nothing_that_the_repository_names_is_run() {
 #[test]
 fn nothing_is_fetched_and_no_other_folder_is_shown() {
     let repo = TestRepo::new();
-    // A work tree elsewhere would show a file that does not belong to the workspace.
+    // A work tree elsewhere would show a file outside of the workspace.
     fs::create_dir(repo.at("elsewhere")).unwrap();
     repo.put("elsewhere/a.txt", "secret\n");
     repo.git(&["config", "core.worktree", repo.at("elsewhere").to_str().unwrap()]);
     repo.put("repo/a.txt", "mine\n");
     assert_eq!(added(&repo.since("repo", "HEAD").unwrap()), ["+mine"]);
-    // What is missing in a partial clone is fetched in any way that the repository names.
+    // Git fetches the missing objects of a partial clone by the method that the repository names.
     repo.git(&["config", "extensions.partialClone", "origin"]);
     repo.git(&["config", "core.repositoryFormatVersion", "1"]);
     repo.git(&["config", "remote.origin.promisor", "true"]);

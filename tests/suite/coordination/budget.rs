@@ -54,7 +54,7 @@ fn run_with(model: Box<dyn Model>) -> Machine {
     run(executor, RunRules::default(), Ports::new(model))
 }
 
-/// Returns a reply that used so many tokens.
+/// Returns a reply with this usage, in tokens.
 fn replied(input: u64, output: u64) -> Reply {
     let usage = Usage { input: Tokens(input), output: Tokens(output), ..Usage::default() };
     Reply { usage, ..text("done") }

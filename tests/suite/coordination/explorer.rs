@@ -1,6 +1,6 @@
-//! A breadth-first search over everything that three workers can do with two cells and a small budget: run, stop for any
-//! time, crash, come back late. Time passes at any point. What is accepted is checked against facts that the protocol
-//! doesn't keep: which lease is the newest, what calls really cost, who really runs a session.
+//! A breadth-first search over all actions of three workers with two cells and a small budget: run, stop for any time,
+//! crash, come back late. Time passes at any point. Accepted records are checked against facts that the protocol
+//! doesn't keep: the newest lease, the real cost of calls, the real process of a session.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +16,7 @@ use architect::workflow::batch::coordination::{CellId, CellOutcome, LeaseToken, 
 
 use super::settings::{cells, dollars, money, worker};
 
-/// The protocol and the workers, or one with a seeded defect.
+/// The explored protocol and workers, or one of them with a seeded defect.
 #[derive(Clone, Copy)]
 struct Subject {
     decide: fn(
@@ -39,7 +39,7 @@ struct Bounds {
     leases: u64,
     calls: u64,
     time: u64,
-    /// Whether a worker sees that the session of another living one is open.
+    /// Whether a worker sees the open sessions of other living workers.
     sees_sessions: bool,
 }
 
@@ -75,7 +75,7 @@ enum Call {
     Made(Option<ReservationId>, u64),
 }
 
-/// What is true, whatever the protocol knows.
+/// The facts that hold whether or not the protocol knows them.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 struct GroundTruth {
     /// The newest lease of each cell, with its end, unless it is released or finished.
@@ -86,11 +86,11 @@ struct GroundTruth {
     reservations: BTreeSet<ReservationId>,
     made: u64,
     cost: u64,
-    /// What the last call of a crashed worker cost, where its journal shows that.
+    /// The cost of a crashed worker's last call, if its journal shows the call.
     journal: BTreeMap<SessionId, u64>,
 }
 
-/// What is found in a search.
+/// The results of a search.
 #[derive(Default)]
 struct Report {
     scenes: usize,
@@ -211,7 +211,7 @@ impl Scene {
         }
     }
 
-    /// A worker goes on with its cell, or crashes.
+    /// A worker continues with its cell, or crashes.
     fn steps(
         &self,
         subject: Subject,
@@ -385,7 +385,7 @@ impl Scene {
         }
     }
 
-    /// Checks what holds in every scene.
+    /// Checks the invariants of every scene.
     fn check(&self, bounds: Bounds, violations: &mut BTreeSet<&'static str>) {
         let (spent, reserved) = self.state.usage();
         let paid = (spent + reserved).money.0;
@@ -427,7 +427,7 @@ fn three_workers_break_no_invariant() {
     }
 }
 
-/// Returns what a defective protocol breaks.
+/// Returns the invariants that a defective protocol violates.
 fn violations(subject: Subject) -> BTreeSet<&'static str> {
     let bounds = Bounds { sees_sessions: false, ..BOUNDS };
     explore(subject, bounds, 20_000).violations

@@ -1,4 +1,4 @@
-//! The log of a batch: what survives damage, other processes and other clocks.
+//! The log of a batch: its contents after damage, with other processes, and with other clocks.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -114,7 +114,7 @@ fn a_torn_last_line_is_dropped_wherever_it_is_torn() {
         coordinator.finish(&first, CellOutcome::Succeeded).unwrap();
         assert_eq!(fs::read(dir.path().join(LOG)).unwrap(), whole, "torn at {length}");
     }
-    // Its end is there, but not its content.
+    // The file has its final length, but not the content.
     let zeros = [&whole[..before.len()], &vec![0; whole.len() - before.len() - 1], b"\n"].concat();
     fs::write(dir.path().join(LOG), zeros).unwrap();
     assert_eq!(open().unwrap().progress().unwrap().running, 1);
@@ -220,7 +220,7 @@ fn shards_share_the_budget_and_not_the_cells() {
     assert_eq!(second.progress().unwrap().running, 1);
 }
 
-/// A claim or a finish reads what is new, however much there is.
+/// The cost of a claim or a finish depends on the new records, and not on the length of the log.
 #[test]
 fn ten_thousand_cells_cost_the_same_each() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
@@ -243,7 +243,7 @@ fn ten_thousand_cells_cost_the_same_each() {
     let again = Coordinator::open(dir.path(), &all, settings(&clock)).unwrap();
     println!("read in {:?}", begun.elapsed());
     assert_eq!(again.claim(&worker("w")).unwrap(), CellClaim::NothingLeft);
-    // The quickest of three, for the machine may be busy.
+    // The quickest of three, since the machine may be busy.
     let (early, late) = (times[..3].iter().min().unwrap(), times[6..].iter().min().unwrap());
     assert!(*late < *early * 5, "{times:?}");
 }

@@ -1,4 +1,4 @@
-//! What the processes of a batch share: leases and the budget.
+//! Coordination of a batch's processes: leases and the budget.
 
 mod budget;
 mod explorer;

@@ -28,11 +28,11 @@ const BUDGET: &str = "ARCHITECT_TEST_WORKER_BUDGET";
 const CELLS: usize = 40;
 const STEPS: usize = 3;
 
-/// What a call costs, and what is reserved for it.
+/// The cost of a call, and the amount that is reserved for it.
 const COST: u64 = 7;
 const WORST: u64 = 10;
 
-/// The sessions of a folder: a file each, whose lock its process has. A line of it is a step with its call.
+/// The sessions of a folder: one file for each, which the session's process locks. Each line is a step with its call.
 struct SessionFiles(PathBuf);
 
 impl SessionFiles {
@@ -83,7 +83,7 @@ fn work() {
             CellClaim::BudgetReached | CellClaim::NothingLeft => return,
         };
         let mut session = sessions.open(lease.session);
-        // A process that looks whether it is running has the lock for a moment.
+        // The lock is held for a moment by a process that checks whether the session runs.
         wait_until("no other process runs this session", || session.try_lock().is_ok());
         let outcome = loop {
             let step = sessions.steps(lease.session);
@@ -131,7 +131,7 @@ fn spawn(dir: &Path, budget: u64) -> Child {
         .unwrap()
 }
 
-/// Lets four processes work, and kills so many of them; returns the coordination at the end.
+/// Runs four processes, and kills this number of them; returns the coordination at the end.
 fn run(dir: &Path, budget: u64, kills: u32) -> Coordinator {
     fs::create_dir(dir.join("sessions")).unwrap();
     let rng = Rng::new(u64::from(kills));

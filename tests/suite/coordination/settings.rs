@@ -33,7 +33,7 @@ impl Clock for TestClock {
     }
 }
 
-/// No session is open, and nothing is known of the cost of lost calls.
+/// Reports that no session is open, and that the costs of lost calls are unknown.
 pub(super) struct NoSessions;
 
 impl SessionProbe for NoSessions {
@@ -75,7 +75,7 @@ pub(super) fn money(micros: u64) -> Charge {
     Charge { money: MicroUsd(micros), tokens: Tokens::ZERO }
 }
 
-/// Returns so many cells.
+/// Returns this number of cells.
 pub(super) fn cells(count: usize) -> Vec<CellId> {
     (0..count).map(|number| CellId(format!("cell-{number}").into())).collect()
 }

@@ -19,10 +19,10 @@ use crate::simulator::rng::Rng;
 /// Steps that each cell has. Each is one model call and one effect.
 const STEPS: u32 = 3;
 
-/// What a call may cost at most.
+/// The highest cost of a call.
 const WORST: u64 = 10;
 
-/// The sessions and the provider: what is true, whatever the log has.
+/// The sessions and the provider: the facts, whether or not the log has them.
 #[derive(Default)]
 struct Outside {
     sessions: BTreeMap<SessionId, Session>,
@@ -114,7 +114,7 @@ impl Life {
             log.unwrap().set_len(before + self.rng.below(written)).unwrap();
         }
         let sessions = &mut self.outside.lock().unwrap().sessions;
-        // What would have followed from the write has not happened.
+        // The effects of a torn write have not happened.
         sessions.retain(|_, it| !(is_torn && it.owner == Some(process.id) && it.steps == 0));
         for session in sessions.values_mut() {
             session.owner = session.owner.filter(|owner| *owner != process.id);
@@ -188,7 +188,7 @@ impl Life {
         self.outside.lock().unwrap().sessions[&lease.session].steps
     }
 
-    /// Opens the session, unless another process has it open: then the lease is given back by its end.
+    /// Opens the session; panics if another process has it open.
     fn open_session(&self, id: u64, lease: Lease) -> Task {
         let mut outside = self.outside.lock().unwrap();
         let session = outside.sessions.entry(lease.session).or_default();

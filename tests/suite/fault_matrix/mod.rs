@@ -1,4 +1,4 @@
-//! The fault matrix: every row is shown by a test or a scenario that names it (`Fault L18.`), or says why not.
+//! The fault matrix: a test or a scenario names each row (`Fault L18.`), or the row gives the reason why there is none.
 //!
 //! `UPDATE=1` writes `tests/FAULTS.md` again, and closes the open rows that have a test by now.
 
@@ -66,7 +66,7 @@ fn named(line: &str) -> Vec<String> {
     found
 }
 
-/// Returns what a line defines: a test, or a table that one goes through.
+/// Returns the name of the item that a line defines: a test, or a table of test cases.
 fn item(line: &str) -> Option<&str> {
     let (_, name) = line.split_once("fn ").or_else(|| line.split_once("const "))?;
     name.split(['(', '<', ':']).next()

@@ -23,7 +23,7 @@ use crate::kit::model::{FakeCall, call, model, reply, text};
 use crate::kit::run::{self, done, output, reason, results};
 use crate::kit::tools::{FakeTools, argument, ok};
 
-/// What the model does with a request.
+/// The model's reply to a request.
 #[derive(Clone)]
 pub(crate) enum ScriptedReply {
     Text(&'static str),
@@ -70,7 +70,7 @@ fn recording_model(replies: &[ScriptedReply], record: &SharedRecord) -> Box<dyn 
     })
 }
 
-/// Returns a tool that writes any file but those whose name contains `secret`.
+/// Returns a tool that writes any file except those with `secret` in their name.
 fn file_tools(folder: PathBuf) -> FakeTools {
     let write = move |call: &ToolCall, _: &EffectContext| {
         let (path, content) = (argument(call, "path").unwrap(), argument(call, "content").unwrap());
@@ -187,7 +187,7 @@ pub(crate) fn logging_hooks(log: &PointLog) -> Hooks {
     })
 }
 
-/// Returns a hook that always returns the same.
+/// Returns a hook that always gives the same answer.
 pub(crate) fn always_answer(
     answer: HookOutput,
 ) -> impl Fn(&HookInput, &EffectContext) -> Result<HookOutput, HookError> + Send + Sync + 'static {

@@ -50,7 +50,7 @@ fn a_changed_input_is_checked_by_schema_and_rules_again() {
     assert_eq!(ended.file("secret.txt"), None);
 }
 
-/// A hook's consent loosens nothing, and it is not even asked about what cannot run.
+/// A hook's consent loosens nothing, and the hook is not even asked about calls that cannot run.
 #[test]
 fn a_call_that_the_rules_refuse_is_refused_before_any_hook_is_asked() {
     let log = PointLog::default();
@@ -113,7 +113,7 @@ fn a_message_of_an_edit_hook_is_added_to_the_result() {
     assert_eq!(ended.results(), [(ToolStatus::Failed, text)]);
 }
 
-/// Fault H6: what a hook before the call does to the file is there when the call is authorized.
+/// Fault H6: a change of the file by a hook before the call is there when the call is authorized.
 #[test]
 fn a_hook_before_a_call_ends_before_the_call_is_authorized() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Several processes create a session with the same id: one succeeds, and nothing of it is replaced.
+//! Several processes create a session with the same id: one succeeds, and none of its files are replaced.
 
 use std::fs;
 use std::path::Path;

@@ -25,14 +25,14 @@ use crate::kit::harmless_syscalls::HARMLESS_SYSCALLS;
 /// The variable with the victim's folder.
 const FIXTURE_VARIABLE: &str = "ARCHITECT_TEST_WORLD";
 
-/// The time limit of everything here.
+/// Time limit of every wait.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The victim. On its own this test does nothing.
 #[test]
 fn victim() {
     let Some(root) = std::env::var_os(FIXTURE_VARIABLE) else { return };
-    // Where a process may not trace others of its user, it may trace this one.
+    // Some systems forbid processes to trace others of the same user, so the victim allows it.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);
     let thread = fs::read_link("/proc/thread-self").unwrap();
@@ -42,8 +42,8 @@ fn victim() {
     println!("\nended {ended}");
 }
 
-/// Waits until there is something to read, and does not read it: whether `strace` sees the waiting call depends on
-/// which of the two came first, so it must not be among the counted ones.
+/// Waits until there is something to read, and does not read it. `strace` may or may not see the waiting call,
+/// depending on which of the two came first, so the call must not be among the counted ones.
 fn wait_for_input() {
     use rustix::event::{PollFd, PollFlags, poll};
     let stdin = std::io::stdin();
@@ -126,7 +126,7 @@ impl TracedChild {
             let _ = (victim.kill(), victim.wait(), strace.kill(), strace.wait());
             return Err("strace may not watch a process here".to_owned());
         }
-        // What the victim waits for.
+        // The victim waits for this line.
         let _ = victim.stdin.take().unwrap().write_all(b"\n");
         Ok(Self { victim, strace, output })
     }
@@ -181,7 +181,7 @@ fn recorded_calls(fixture: &Path) -> Result<Vec<Syscall>, String> {
     Ok(calls)
 }
 
-/// Examines a session whose process is gone, resumes it, and examines it again.
+/// Examines a session of a dead process, resumes it, and examines it again.
 fn resume_and_check(root: &Path, case: &str) -> SessionFixture {
     let fixture = SessionFixture::at(root, Durability::Os);
     assert!(fixture.command_log().len() <= 1, "{case}: a command ran twice");
@@ -193,7 +193,7 @@ fn resume_and_check(root: &Path, case: &str) -> SessionFixture {
     let State::Done(done) = &machine.state else { panic!("{case}") };
     assert_eq!(done.outcome.reason, StopReason::LlmDone, "{case}");
     assert!(fixture.command_log().len() <= 1, "{case}: a command ran twice");
-    // What was known before is still known.
+    // The entries from before the resume are still there.
     let entries = before.machine.conversation.entries();
     assert_eq!(&machine.conversation.entries()[..entries.len()], entries, "{case}");
     let replayed = fixture.store.replay(session, |_, _, replayed| {
@@ -297,7 +297,7 @@ fn a_file_size_limit_ends_the_run() {
         resume_and_check(folder.path(), &format!("{blocks} blocks"));
     }
     assert_eq!(ends.pop().as_deref(), Some("llm_done"));
-    // Where the reserved space counts, not even the header fits.
+    // On file systems where the reserved space counts, not even the header fits.
     let is_reported = |end: &String| end == "store_error" || end.contains("File too large");
     assert!(
         is_reported(&ends[0]) && ends.iter().all(|end| is_reported(end) || end == "llm_done"),

@@ -1,4 +1,4 @@
-//! Whatever happens to the bytes of a journal: an exact prefix of its records is read, or the damage is reported.
+//! Any change of a journal's bytes: an exact prefix of its records is read, or the damage is reported.
 
 use std::fs;
 use std::io::Write as _;

@@ -33,7 +33,7 @@ use sha2::{Digest as _, Sha256};
 use crate::kit::model::{FakeCall, call, model};
 use crate::kit::tools::{FakeTools, argument, ok};
 
-/// A store and a workspace. The folder is removed with it, if it is its own.
+/// A store and a workspace. Dropping it removes the folder, if the fixture made the folder.
 pub(crate) struct SessionFixture {
     pub(crate) store: SessionStore,
     pub(crate) root: PathBuf,
@@ -242,8 +242,8 @@ pub(crate) fn rules() -> RunRules {
     RunRules { seed: 7, has_checks: true, price: Some(price), ..RunRules::default() }
 }
 
-/// Returns a model whose replies depend on the conversation alone, so that it does the same in every process: it writes a
-/// file, runs a command, looks at both, and ends.
+/// Returns a model that behaves the same in every process, since its replies depend on the conversation alone: it
+/// writes a file, runs a command, looks at both, and ends.
 pub(crate) fn script_model() -> Box<dyn Model> {
     model(|request| immediate(reply(script_turn(count_replies(request.entries)))))
 }

@@ -1,4 +1,4 @@
-//! The index across sessions: its answers, its updates, and that nothing in its file can do harm.
+//! The index across sessions: its answers, its updates, and harmless handling of any file content.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -216,7 +216,7 @@ fn an_index_that_is_invalid_or_of_another_version_is_built_again() {
     for content in contents {
         fs::write(file(&fixture), content).unwrap();
         assert_eq!(list(&fixture), rows);
-        // It was not answered from memory: the next one finds everything.
+        // The index was not answered from memory: the next process finds it complete.
         let updated = open(&fixture).update().unwrap();
         assert_eq!(updated, IndexUpdate { unchanged: 1, ..IndexUpdate::default() });
     }

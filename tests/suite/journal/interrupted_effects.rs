@@ -1,4 +1,4 @@
-//! How each effect is resumed that was running when the process died.
+//! Resuming each kind of effect that was running when the process died.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,7 +18,7 @@ use crate::kit::model::{call, model};
 use super::fixture::{Participants, SessionFixture, immediate, reply, rules};
 use super::resume::{CrashingJournal, crash_at, reason, replay_and_verify, result};
 
-/// How often a model was called for each purpose.
+/// The number of model calls for each purpose.
 #[derive(Clone, Default)]
 pub(super) struct RequestCounts {
     closing: Arc<AtomicU32>,
@@ -88,7 +88,7 @@ fn begin(fixture: &SessionFixture, rules: RunRules, records: usize) -> SessionId
     session
 }
 
-/// Dies in this state: after the event that led there was written, and before any event in it.
+/// Creates a session whose process dies in this state: after the event that led there, and before any event in it.
 fn crash_in(fixture: &SessionFixture, rules: &RunRules, state: StateKind) -> SessionId {
     let reference = self::fixture();
     let session = begin(&reference, rules.clone(), usize::MAX);

@@ -1,4 +1,4 @@
-//! Sessions: what is written, what survives, and how they are resumed.
+//! Sessions: the stored records, their survival of crashes, and resuming.
 
 mod concurrent_create;
 mod crash;

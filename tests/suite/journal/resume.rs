@@ -20,7 +20,7 @@ use crate::kit::model::{FakeCall, call, model};
 
 use super::fixture::{Participants, SessionFixture, count_replies, immediate, reply, script_model};
 
-/// A journal whose process dies before the record with this number: nothing more is written, not even its end.
+/// A journal that fails from the record with this number on, as if the process had died: not even the end is written.
 pub(super) struct CrashingJournal<J> {
     pub(super) journal: J,
     pub(super) records: usize,
@@ -38,7 +38,7 @@ impl<J: Journal> Journal for CrashingJournal<J> {
     }
 }
 
-/// Creates a session whose process dies after so many records.
+/// Creates a session whose process dies after this number of records.
 fn crash_after(fixture: &SessionFixture, records: usize) -> SessionId {
     let (journal, machine, output) = fixture.begin();
     let session = journal.session();

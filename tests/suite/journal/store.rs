@@ -1,4 +1,4 @@
-//! The store: who may write, how names are resolved, and what is removed.
+//! The store: exclusive writing, resolution of names, and removal.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};

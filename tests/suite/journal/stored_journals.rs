@@ -59,7 +59,7 @@ fn replayed(path: &Path) -> (SessionFixture, SessionId, SessionHistory) {
     (fixture, imported.session, past)
 }
 
-/// Fault S12. The end of each journal: a line is added for each journal, and none is ever changed.
+/// Fault S12. The end of each journal: new journals add a line, and no line ever changes.
 #[test]
 fn every_stored_journal_replays_to_the_same_end() {
     let mut result = String::new();
@@ -121,7 +121,7 @@ fn every_stored_journal_is_exported_byte_for_byte() {
     }
 }
 
-/// The releases that made them stored neither hashes nor digests of requests.
+/// The releases that created these journals stored neither hashes nor digests of requests.
 #[test]
 fn every_stored_journal_verifies() {
     for path in stored_journals() {
@@ -221,7 +221,7 @@ fn journals_are_made() {
     }
 }
 
-/// Removes what depends on the machine on which a journal was created.
+/// Removes text that depends on the machine on which a journal was created.
 fn without_paths(fixture: &SessionFixture, text: &str) -> String {
     use std::os::unix::fs::MetadataExt;
     let root = fs::canonicalize(fixture.workspace()).unwrap();

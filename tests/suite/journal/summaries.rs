@@ -172,7 +172,7 @@ fn a_list_agrees_with_a_replay_for_stored_journals() {
     assert_eq!(u32::try_from(open).unwrap(), count);
 }
 
-/// Whatever is done to a line: a list shows the same as a replay, and reports a changed byte.
+/// After any change of a line, a list shows the same as a replay, and reports the changed byte.
 #[test]
 fn a_list_detects_damage_anywhere() {
     let fixture = SessionFixture::new();

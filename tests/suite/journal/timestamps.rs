@@ -42,7 +42,7 @@ fn records_of_the_same_moment_are_folded_in_their_order() {
     replay_and_verify(&fixture, session);
 }
 
-/// Fault C6: no run lasts so long, but a manipulated journal may say so. At the end of time each deadline has passed;
+/// Fault C6: no run lasts so long, but a manipulated journal may claim it. At the end of time each deadline has passed;
 /// nothing overflows, and nothing waits.
 #[test]
 fn a_session_at_the_end_of_time_ends() {

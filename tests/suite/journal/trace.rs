@@ -1,4 +1,4 @@
-//! Where the time of a session was spent, according to its journal.
+//! The trace of a session: the time of its states and effects, from its journal.
 
 use architect::journal::SessionId;
 use architect::machine::{Event, StateKind};

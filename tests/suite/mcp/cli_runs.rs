@@ -60,8 +60,7 @@ fn a_run_uses_the_tools_of_a_server() {
     assert_eq!(ran.json()["tools_used"][0]["success"], json!(false));
 }
 
-/// A server that repeats what only it was given.
-/// Images of results go to the model, a damaged one as the reason why it does not.
+/// Images in results are sent to the model; a damaged one is replaced by the reason why it is not shown.
 #[test]
 fn an_image_of_a_server_reaches_the_model() {
     const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAQAAAACCAIAAADwyuo0AAAAEElEQVR4nGM4wcUFRwzIHABfagbhiIfHegAAAABJRU5ErkJggg==";
@@ -87,6 +86,7 @@ fn an_image_of_a_server_reaches_the_model() {
     assert_eq!(messages[5]["content"][1], json!({ "type": "image_url", "image_url": url }));
 }
 
+/// The server repeats a secret that only it was given.
 #[test]
 fn a_secret_of_a_server_is_masked_in_its_results() {
     let secret = "env = { MCP_SECRET = \"canary-4711-canary\", ";
@@ -243,7 +243,7 @@ fn nothing_is_left_of_servers_whatever_ends_a_run() {
     interrupted("modern", "tools/call", Signal::KILL);
 }
 
-/// A record that stays would be cleaned up after by the next run, which renames what the user has created meanwhile.
+/// The next run would clean up after a remaining record, and rename files that the user has created meanwhile.
 #[test]
 fn a_run_with_a_server_leaves_no_record_of_a_killed_run() {
     let world = world(&(stdio("s", "modern") + &stdio("t", "stubborn")));

@@ -79,7 +79,7 @@ fn start(server: &Server, timeout: Duration) -> (McpFixture, StartedServers) {
     (world, started)
 }
 
-/// Returns a server with these answers, and what was started with it.
+/// Returns a server with these answers, and the servers that were started with it.
 fn started(
     replies: impl IntoIterator<Item = ScriptedReply>,
     timeout: Duration,

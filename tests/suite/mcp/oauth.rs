@@ -1,4 +1,4 @@
-//! Access tokens by client credentials: a server, its authorization server, and everything that can be wrong between them.
+//! Access tokens by client credentials: a server, its authorization server, and all possible faults between them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use super::fixture::{McpFixture, StartedServers};
 use crate::kit::cli::wait_for_exit;
 use crate::kit::server::{ReceivedRequest, ScriptedReply, Server};
 
-/// What a test changes of a server and its authorization server, which are one and the same here.
+/// Changes by a test to a server and its authorization server, which are one process here.
 #[derive(Clone, Copy)]
 struct Behaviour {
     /// The parameters of its challenge.
@@ -26,7 +26,7 @@ struct Behaviour {
     issuer: fn(&mut Value),
     /// The path of the authorization server.
     issuer_path: &'static str,
-    /// Where its metadata is.
+    /// The path of its metadata.
     issuer_place: &'static str,
     /// Changes the answer with a token.
     token: fn(&mut Value),
@@ -192,7 +192,7 @@ fn a_rejected_request_leads_to_a_token() {
 
 #[test]
 fn the_metadata_says_where_and_how_the_secret_is_sent() {
-    // It is at the place that the challenge names, and takes the secret in the body.
+    // The metadata is at the place that the challenge names, and the secret is sent in the body.
     let in_body = Behaviour {
         challenge: r#", scope="a b", resource_metadata="ORIGIN/.well-known/oauth-protected-resource/mcp""#,
         issuer: |issuer| {
@@ -210,7 +210,8 @@ fn the_metadata_says_where_and_how_the_secret_is_sent() {
     let token =
         body_server.requests().into_iter().find(|request| request.path == "/token").unwrap();
     assert_eq!(token.header("authorization"), None);
-    // The places of an authorization server with a path, up to that of OpenID Connect.
+    // The possible places for the metadata of an authorization server with a path, the last being that of OpenID
+    // Connect.
     for issuer_place in [
         "/.well-known/oauth-authorization-server/tenant",
         "/.well-known/openid-configuration/tenant",
@@ -225,7 +226,7 @@ fn the_metadata_says_where_and_how_the_secret_is_sent() {
     assert_eq!(start(&own).ok("do it", ""), "done");
 }
 
-/// What the user has set comes first.
+/// The user's settings take precedence.
 #[test]
 fn a_given_issuer_or_token_endpoint_is_not_looked_up() {
     let elsewhere: fn(&mut Value) =
@@ -256,7 +257,7 @@ fn an_expired_token_is_replaced_before_a_request() {
     let used: Vec<_> =
         used.map(|request| request.header("authorization").map(str::to_owned)).collect();
     let token = |number| Some(format!("Bearer canary-token-{number}"));
-    // The token that a challenge has led to is asked for again, too.
+    // A token that was requested after a challenge is renewed, too.
     assert_eq!(used, [None, token(2), token(3), token(4)]);
 }
 
@@ -366,7 +367,7 @@ fn an_answer_without_a_token_says_who_can_fix_it() {
     );
     let (problem, _) = refusing(400, &[], r#"{"error":"invalid_scope"}"#);
     assert!(problem.ends_with("answers 400 (invalid_scope); check `oauth.scopes`"), "{problem}");
-    // Where it leads to gets nothing.
+    // The target of the redirect gets no request.
     let (problem, paths) = refusing(307, &[("location", "/elsewhere")], "");
     assert!(problem.contains("redirects, which is not followed"), "{problem}");
     assert_eq!(paths, ["/token"]);

@@ -1,4 +1,4 @@
-//! Tools of servers that no request describes: the model searches and calls them.
+//! Tools that are left out of requests: the model searches for them and calls them.
 
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ fn a_tool_is_found_and_called_while_the_tools_of_a_request_stay_the_same() {
     assert_eq!(written[0]["function"], json!({ "name": "call_tool", "arguments": ECHO }));
     let before = second["messages"].as_array().unwrap();
     assert_eq!(&third["messages"].as_array().unwrap()[..before.len()], &before[..]);
-    // Everyone else sees the real tool.
+    // Everything but the model sees the real tool.
     let used = &ran.json()["tools_used"];
     assert_eq!(
         (&used[0]["name"], &used[1]["name"]),
@@ -104,7 +104,7 @@ fn a_wrong_call_is_an_error_that_helps() {
     assert!(last_text(&requests[1]).contains("the nearest one is 'mcp_s_echo'"));
     let schema = last_text(&requests[2]);
     assert!(schema.starts_with("Invalid arguments for mcp_s_echo: /text: "), "{schema}");
-    // A model may call it as it has seen it called elsewhere.
+    // A model may also call the tool by its real name, as it has seen it elsewhere.
     assert_eq!(last_text(&requests[3]), "hi");
 }
 

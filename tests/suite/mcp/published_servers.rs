@@ -1,9 +1,9 @@
-//! The command with servers that others have published, and the published conformance suite for clients.
+//! The command with published servers, and the published conformance suite for clients.
 //!
-//! They have to be there: `MCP_PUBLISHED` is a folder with `node_modules` (`npm install
-//! @modelcontextprotocol/server-everything @modelcontextprotocol/server-filesystem @modelcontextprotocol/server-memory`)
-//! and, for the servers in Python, an environment `venv` (`pip install mcp-server-git mcp-server-time`). What is not
-//! there is skipped, with a message.
+//! They have to be installed: `MCP_PUBLISHED` is a folder with `node_modules` (`npm install
+//! @modelcontextprotocol/server-everything @modelcontextprotocol/server-filesystem
+//! @modelcontextprotocol/server-memory`) and, for the servers in Python, an environment `venv` (`pip install
+//! mcp-server-git mcp-server-time`). Tests of missing servers are skipped, with a message.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::kit::cli::CliFixture;
 use crate::kit::effect::scope_with;
 use crate::kit::system::wait_until;
 
-/// Returns something of the folder with what others have published; none where it is not there.
+/// Returns the path of a file below `MCP_PUBLISHED`; `None`, with a message, if it is not there.
 fn published(what: &str) -> Option<PathBuf> {
     let Some(folder) = std::env::var_os("MCP_PUBLISHED") else {
         println!("skipped: MCP_PUBLISHED names no folder with published servers");
@@ -36,7 +36,7 @@ fn package(name: &str) -> Option<PathBuf> {
     published(&format!("node_modules/@modelcontextprotocol/{name}/dist/index.js"))
 }
 
-/// Makes calls of one server's tools in one run; returns what became of each, and the text for the model.
+/// Calls tools of one server in one run; returns the success and the text for the model of each call.
 fn run(world: &CliFixture, server: &Value, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
     world.write(".mcp.json", &json!({ "mcpServers": { "p": server } }).to_string());
     let turn = |(name, arguments): &(&str, Value)| json!({ "name": format!("mcp_p_{name}"), "arguments": arguments });
@@ -54,7 +54,7 @@ fn run(world: &CliFixture, server: &Value, calls: &[(&str, Value)]) -> Vec<(bool
     used.iter().map(|used| used["success"] == true).zip(texts).collect()
 }
 
-/// Returns what stands under a key, wherever that is.
+/// Returns the value of a key, at any depth.
 fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     match value {
         Value::Object(fields) => {

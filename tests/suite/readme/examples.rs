@@ -1,5 +1,5 @@
-//! Every example of the README and of `docs/` is run, in order, in a project of its own, by a shell. The model is a server on
-//! loopback. What can't be run here is listed with its reason.
+//! Runs every example of the README and of `docs/`, in order, in a project of its own, by a shell. The model is a
+//! server on loopback. Examples that can't be run here are listed with their reasons.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use super::pages::{CodeBlock, pages};
 use crate::kit::cli::{CliFixture, wait_for_exit};
 use crate::kit::server::{ReceivedRequest, ScriptedReply, Server};
 
-/// The blocks that are not run: page, how the block begins, and why.
+/// Blocks that are not run: the page, the beginning of the block, and the reason.
 const NOT_RUN: &[(&str, &str, &str)] = &[
     ("README.md", "cargo install", "compiles for minutes; packaging/check installs each package"),
     ("docs/batches.md", "bash job.sh", "Slurm; tests/slurm/run runs it on a Slurm of three nodes"),
@@ -22,23 +22,23 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("docs/editors.md", "{\"agent_servers\"", "the configuration of an editor"),
 ];
 
-/// The languages of blocks that no test runs: what other programs read, and diagrams. `rust` is for the doc tests.
+/// Languages of blocks that no test runs: files of other programs, and diagrams. `rust` is for the doc tests.
 const OF_OTHERS: &[&str] =
     &["elisp", "groovy", "ini", "lua", "mermaid", "python", "rust,no_run", "sql", "yaml"];
 
-/// The blocks that don't end with 0: page, how the block begins, and the exit code.
+/// Blocks with an exit code other than 0: the page, the beginning of the block, and the code.
 const EXIT_CODES: &[(&str, &str, i32)] =
     &[("docs/workflows.md", "architect loop \"Make the program smaller.\"", 2)];
 
-/// The blocks that are for a session that runs in another terminal: page, and how the block begins.
+/// Blocks for a session that runs in another terminal: the page, and the beginning of the block.
 const BESIDE_A_RUN: &[(&str, &str)] = &[("docs/sessions.md", "architect steer")];
 
-/// Begins such a run, whose command waits for a file, and waits until it reads messages.
+/// Begins a run in the background, whose command waits for a file, and waits until the run reads messages.
 const BEGIN_RUN: &str = "architect run 'Wait for the file.' --mode yolo --quiet &
 until architect steer last 'Are you there?' 2> /dev/null; do sleep 0.02; done
 ";
 
-/// Ends it.
+/// Ends the run in the background.
 const END_RUN: &str = "touch go; wait $!\n";
 
 /// The files of the project, which is a repository with one commit.
@@ -52,7 +52,7 @@ const FILES: &[(&str, &str)] = &[
     (".gitignore", ".architect/batch\n.architect/loop\n.architect/pipeline\n"),
 ];
 
-/// What the model answers to a request that contains a text; to all others "Done."
+/// Answers of the model to requests that contain a text; it answers all others with "Done."
 const ANSWERS: &[(&str, &str)] = &[
     ("You evaluate whether", r#"{"completed": true, "confidence": 1.0}"#),
     ("List the public functions", r#"{"functions": ["parse"]}"#),
@@ -124,7 +124,7 @@ impl Example {
         example
     }
 
-    /// Runs lines in a shell that ends at the first one that fails; returns its exit code and what it printed.
+    /// Runs lines in a shell that ends at the first one that fails; returns its exit code and its output.
     fn run(&self, lines: &str) -> (i32, String) {
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_architect"));
         let path = std::env::var("PATH").unwrap_or_default();

@@ -33,7 +33,7 @@ fn sections() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns the keys as they stand in a new configuration file, without the line for editors.
+/// Returns the keys as a new configuration file has them, without the line for editors.
 fn settings() -> String {
     let text = template(ProjectPreset::Plain, &provider_names());
     let (_, keys) = text.split_once("\n\n").unwrap();
@@ -67,7 +67,7 @@ fn argument_rows(tool: &ToolSpec) -> Vec<String> {
     arguments.iter().map(row).collect()
 }
 
-/// Runs the demonstration, and returns what a terminal shows of it. Names that are new each time are replaced.
+/// Runs the demonstration, and returns its output on a terminal. Names that differ between runs are replaced.
 fn demo() -> String {
     let world = CliFixture::new();
     let mut shell = Command::new("sh");
@@ -83,7 +83,7 @@ fn demo() -> String {
     format!("```console\n$ architect demo\n{}\n```\n", out.trim_end())
 }
 
-/// Returns the text with what follows the marker replaced by text of the same length.
+/// Replaces the text after a marker by text of the same length.
 fn with_fixed(text: &str, marker: &str, fixed: &str) -> String {
     let (before, after) =
         text.split_once(marker).unwrap_or_else(|| panic!("no {marker} in {text}"));

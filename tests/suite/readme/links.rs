@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::pages::{Page, linked_pages, pages, root};
 
-/// The longest that the README may be: three screens.
+/// The greatest length of the README: three screens.
 const MAX_README_LINES: usize = 155;
 
 /// Resolves a link of a page: the file from the root of the repository.

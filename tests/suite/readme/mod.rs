@@ -1,5 +1,5 @@
-//! The README and the pages of `docs/` agree with the program: what is generated is up to date, examples run, links lead
-//! somewhere, and what is named exists.
+//! The README and the pages of `docs/` agree with the program: generated sections are up to date, examples run, links
+//! have targets, and named options, keys and tools exist.
 
 mod examples;
 mod generated;

@@ -30,14 +30,15 @@ fn options() -> BTreeSet<String> {
     texts.flat_map(|text| options_in(&text.replace("\\-", "-"))).collect()
 }
 
-/// Returns the words that begin with two hyphens, up to what can't be part of an option.
+/// Returns the words that begin with two hyphens, each up to the first character that an option can't have.
 fn options_in(text: &str) -> Vec<String> {
     let is_part = |c: char| c.is_ascii_lowercase() || c == '-';
     let found = text.split(|c: char| !is_part(c)).filter(|word| word.starts_with("--"));
     found.filter(|word| word.len() > 2).map(str::to_owned).collect()
 }
 
-/// Returns the parts of the prose that are marked as code. One may go on in the next line, but not in the next paragraph.
+/// Returns the parts of the prose that are marked as code. A part may continue in the next line, but not in the next
+/// paragraph.
 fn code_spans(page: &Page) -> Vec<String> {
     let prose: Vec<_> = page.prose().collect();
     let paragraphs = prose.split(|line| line.is_empty()).map(|lines| lines.join(" "));

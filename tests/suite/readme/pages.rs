@@ -1,4 +1,4 @@
-//! The pages that users read, and what is in them: code blocks, links and headings.
+//! The pages for users, and their parts: code blocks, links and headings.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! No request is larger than the context window, whatever tools return and whatever the request is for.
+//! No request is larger than the context window, for any results of tools and any purpose of the request.
 
 use std::sync::{Arc, Mutex};
 
@@ -47,7 +47,7 @@ fn run(window: u64, lengths: &[usize]) -> (Machine, Vec<(CallPurpose, usize)>) {
     (machine, sent)
 }
 
-/// As many bytes as the estimate takes for a token of source code, before a provider has counted any.
+/// Returns the estimated tokens of so many bytes of source code, before a provider has counted any.
 fn tokens(bytes: usize) -> u64 {
     (bytes as u64 * 1_000).div_ceil(3_500)
 }

@@ -1,4 +1,4 @@
-//! The driver with a scripted model and tools that do what their name says.
+//! The driver with a scripted model, and tools that are named after their behaviour.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ use crate::kit::model::{FakeCall, call, model, reply, text};
 use crate::kit::run::run;
 use crate::kit::tools::{FakeTools, ok};
 
-/// What the model does with a request.
+/// The model's reply to a request.
 #[derive(Clone)]
 pub(crate) enum ScriptedReply {
     Text(&'static str),
@@ -30,15 +30,15 @@ pub(crate) enum ScriptedReply {
     Panics,
 }
 
-/// How long the tool `hang` takes.
+/// The duration of the tool `hang`.
 pub(crate) const HANG: Duration = Duration::from_secs(30);
 
-/// What happened in a run.
+/// Observations of a run.
 #[derive(Default)]
 pub(crate) struct RecordedRun {
-    /// Purpose of each request, with how many tools it had.
+    /// The purpose of each request, and its number of tools.
     pub(crate) requests: Vec<(CallPurpose, usize)>,
-    /// What tools did, in the order in which they did it.
+    /// The actions of tools, in their order.
     pub(crate) did: Vec<String>,
     pub(crate) records: Vec<String>,
     pub(crate) syncs: usize,
@@ -75,8 +75,8 @@ impl From<ScriptedReply> for FakeCall {
     }
 }
 
-/// Returns tools of which `read` and `write` return at once, `follow` waits until the call that its argument names has
-/// ended, `hang` ignores its cancellation, as does the sub-agent of `dispatch`, `panic` panics, and `leave` panics when it
+/// Returns tools: `read` and `write` return at once, `follow` waits until the call that its argument names has ended,
+/// `hang` ignores its cancellation, as does the sub-agent of `dispatch`, `panic` panics, and `leave` panics after it
 /// has started a command, which never ends.
 fn tools(record: &SharedRecord) -> FakeTools {
     let (record, changed) = (Arc::clone(record), Condvar::new());
@@ -123,7 +123,7 @@ fn tools(record: &SharedRecord) -> FakeTools {
         })
 }
 
-/// A journal that can be full from some record on, and that may fail to sync.
+/// A journal that can be full from some record on, and can fail to sync.
 pub(crate) struct FailingJournal {
     pub(crate) record: SharedRecord,
     pub(crate) capacity: usize,
@@ -157,7 +157,7 @@ impl Journal for FailingJournal {
 
 pub(crate) struct EventRecorder {
     pub(crate) record: SharedRecord,
-    /// The events after which it disconnects.
+    /// The number of events after which the observer disconnects.
     pub(crate) leaves_after: usize,
 }
 
@@ -225,7 +225,7 @@ impl DriverFixture {
         self.run_with(threads)
     }
 
-    /// Runs on threads, with a clock that stops at a time: what comes then is never late.
+    /// Runs on threads, with a clock that stops at a time, so that later inputs are never late.
     pub(crate) fn run_until(self, last: RunTime) -> (Machine, RecordedRun) {
         let clock = StoppingClock { real: SystemClock::start(), last };
         let parallel = self.rules.bounds.parallel_calls;

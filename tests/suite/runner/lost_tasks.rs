@@ -13,7 +13,7 @@ use crate::kit::run::{output, results};
 /// An executor that can't start one of its tasks.
 struct OutOfThreads {
     inline: InlineExecutor,
-    /// The tasks that start before it.
+    /// The number of tasks that still start.
     left: u32,
 }
 

@@ -51,7 +51,7 @@ fn both_executors_lead_to_the_same_end() {
 
 #[test]
 fn reads_run_together_and_are_answered_in_call_order() {
-    // Each of them ends after the next one, so that all have to run at the same time.
+    // Each call ends after the next one, so that all have to run at the same time.
     let replies = [ScriptedReply::Calls(CHAIN.to_vec()), ScriptedReply::Text("done")];
     let (machine, record) = DriverFixture::new(&replies).run_on_threads(|_| {});
     assert_eq!(record.did, ["read-3", "follow-2", "follow-1", "follow-0"]);

@@ -1,4 +1,4 @@
-//! What a long run takes of the system: memory, descriptors and threads.
+//! The resource usage of a long run: memory, descriptors and threads.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,11 +19,11 @@ mod server;
 
 const STEPS: usize = 2_000;
 
-/// The longest that the run may take.
+/// Time limit of the run.
 const MAX_RUN_TIME: Duration = Duration::from_secs(180);
 
-/// Fault R17. Ten thousand steps are those of `cargo bench --bench long`. The conversation is summed up on the way, so that what is
-/// kept of it is bounded, and so is everything else.
+/// Fault R17. `cargo bench --bench long` runs ten thousand steps. The conversation is summarized on the way, so that
+/// its size is bounded, and so is everything else.
 #[test]
 fn a_run_of_thousands_of_steps_takes_no_more_than_it_did_early() {
     let folder = tempfile::tempdir().unwrap();
@@ -48,7 +48,7 @@ fn a_run_of_thousands_of_steps_takes_no_more_than_it_did_early() {
         }
         ProcessUsage::of(child.id())
     };
-    // Summaries lie before both, so that the conversation was once as long as it ever is.
+    // Both are after summaries, so that the conversation had reached its greatest length once before each.
     let (early, late) = (after(STEPS / 4), after(STEPS - 20));
     let left = MAX_RUN_TIME.saturating_sub(begun.elapsed());
     assert!(child.wait_timeout(left).unwrap().expect("it has an end").success());

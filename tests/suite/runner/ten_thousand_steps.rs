@@ -15,7 +15,7 @@ use crate::kit::tools::{FakeTools, ok};
 
 const STEPS: u32 = 10_000;
 
-/// What is known of each request.
+/// Measurements of a request.
 struct RequestStats {
     purpose: CallPurpose,
     at: Instant,
@@ -89,7 +89,7 @@ fn ten_thousand_steps_stay_small_and_quick() {
     );
     assert!(matches!(&entries[1].item, ConversationItem::User(message)
         if message.text.contains("Goal: read.") && message.text.contains("read_file ×")));
-    // Late steps take as long as early ones; the bound is wide, for the machine may be busy.
+    // Late steps take as long as early ones; the bound is wide, since the machine may be busy.
     let tenth = requests.len() / 10;
     let took = |part: usize| requests[(part + 1) * tenth].at - requests[part * tenth].at;
     let quickest = |parts: std::ops::Range<usize>| parts.map(took).min().unwrap();

@@ -1,4 +1,4 @@
-//! `architect test`: the scenarios of this project, and what a scenario that fails looks like.
+//! `architect test`: the scenarios of this project, and the output for a scenario that fails.
 
 use std::fs;
 use std::path::Path;

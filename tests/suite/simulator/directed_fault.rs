@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::pairs::transition_count;
 use super::rng::Rng;
 
-/// What goes wrong then.
+/// The kind of a directed fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DirectedKind {
     /// A signal arrives.
@@ -20,7 +20,7 @@ pub(super) enum DirectedKind {
     Hang,
 }
 
-/// A fault of a process, and the newest transition that it has taken.
+/// A fault of a process, and the newest transition that the process has taken.
 #[derive(Clone, Default)]
 pub(super) struct DirectedFault(Arc<Mutex<DirectedState>>);
 
@@ -52,17 +52,17 @@ impl DirectedFault {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a transition; returns the one before it.
+    /// Records a transition; returns the one before it.
     pub(super) fn take(&self, number: usize) -> Option<usize> {
         self.lock().newest.replace(number)
     }
 
-    /// Notes that another process begins.
+    /// Records the start of another process.
     pub(super) fn begin(&self) {
         self.lock().newest = None;
     }
 
-    /// Returns whether this fault occurs now. Each occurs once, except that all tasks hang that are started then.
+    /// Returns whether this fault occurs now. Each occurs once, except `Hang`: all tasks that start then hang.
     pub(super) fn occurs(&self, kind: DirectedKind) -> bool {
         let mut state = self.lock();
         let is_due = state.newest.is_some()

@@ -33,7 +33,7 @@ pub(super) struct SimulatedExecutor {
     /// The number of tasks that were started.
     pub(super) works: Counter,
     pub(super) directed: DirectedFault,
-    /// How often the driver may still wait.
+    /// The remaining number of waits of the driver.
     pub(super) waits: u32,
 }
 

@@ -1,9 +1,9 @@
-//! A life that fails, made as small as possible, and written as a scenario.
+//! Failing lives: each is minimized, and written as a scenario.
 //!
 //! The scenario has the replies, faults and signals of the life, and calls of real tools instead of the simulated ones.
-//! `architect test FILE` runs it. What a scenario can't say — crashes, errors of the disk, results of tools — is in its
-//! comments, as is the [description](LifeSeed) by which `LIFE=FILE cargo test --test suite simulator::a_life_from` simulates the
-//! same life again.
+//! `architect test FILE` runs it. Crashes, errors of the disk and results of tools can't be expressed in a scenario,
+//! and are in its comments. So is the [description](LifeSeed) from which `LIFE=FILE cargo test --test suite
+//! simulator::a_life_from` simulates the same life again.
 
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -20,18 +20,18 @@ use super::journal::{SharedDisk, StoredRecord};
 use super::rng::{Choices, Rng};
 use super::session_life::{InjectedFault, SessionLife};
 
-/// How often a life is tried again, at most.
+/// The greatest number of lives that are tried to minimize one.
 const MOST_TRIES: u32 = 2_000;
 
 /// The start of the line that describes a life.
 const LIFE: &str = "# life: ";
 
-/// What determines a life, as long as the simulator stays the same.
+/// The inputs that determine a life, as long as the simulator stays the same.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LifeSeed {
     pub(super) seed: u64,
     pub(super) fault: InjectedFault,
-    /// The random numbers of the life; all if there is no list.
+    /// The random numbers of the life; `None` is all of the seed.
     pub(super) choices: Option<Choices>,
 }
 
@@ -59,7 +59,7 @@ impl LifeSeed {
         drawn
     }
 
-    /// Returns why the life fails, without numbers, which differ between lives.
+    /// Returns the reason why the life fails, without numbers, since these differ between lives.
     pub(super) fn failure(&self, disk: &SharedDisk) -> Option<String> {
         self.fail(&self.chance(), disk)
     }
@@ -85,9 +85,9 @@ impl LifeSeed {
         Some(first.chars().filter(|char| !char.is_ascii_digit()).collect())
     }
 
-    /// Returns the life with as few random numbers as possible for which this still holds (delta debugging). A part of the
-    /// numbers is left out, so that what follows it happens instead, or becomes quiet, so that what follows it stays. Larger
-    /// parts are tried before smaller ones, and later parts before earlier ones.
+    /// Returns the life with as few random numbers as possible for which `holds` still returns true (delta debugging).
+    /// A part of the numbers is left out, so that the later numbers move up, or becomes quiet, so that the later ones
+    /// keep their places. Larger parts are tried before smaller ones, and later parts before earlier ones.
     pub(super) fn minimize(&self, holds: impl Fn(&Self) -> bool) -> Self {
         let with = |choices: Choices| Self { choices: Some(choices), ..self.clone() };
         let (mut smallest, mut tries) = (self.drawn(), 0);
@@ -110,7 +110,7 @@ impl LifeSeed {
                     }
                 }
             }
-            // With less around them, larger parts may not be needed any more.
+            // With fewer numbers around them, larger parts may be unnecessary now.
             let is_smaller = smallest != before && tries < MOST_TRIES;
             smallest = with(smallest).drawn();
             size = if size == 1 && is_smaller { smallest.len() } else { size / 2 };
@@ -167,7 +167,7 @@ impl LifeSeed {
         let session = journal.session();
         drop(journal);
         let text = scenario_from_session(&fixture.store, session)?;
-        // What it should have done is not known.
+        // The expected outcome of the life is unknown.
         let head = text.lines().take_while(|line| {
             !["[expect", "[[expect"].iter().any(|section| line.starts_with(section))
         });

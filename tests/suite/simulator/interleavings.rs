@@ -25,7 +25,7 @@ use super::pairs::SharedPairs;
 use super::rng::Rng;
 use super::session_life::{Counter, InjectedFault, Inspector};
 
-/// A list of decisions, each the choice of one out of so many.
+/// A list of decisions, each the choice of one alternative, with the number of alternatives.
 #[derive(Clone, Default)]
 struct Schedule(Rc<RefCell<Decisions>>);
 
@@ -36,7 +36,7 @@ struct Decisions {
 }
 
 impl Schedule {
-    /// Makes the next decision: the same as before, and beyond those always the first.
+    /// Makes the next decision: the recorded one, or the first alternative if there is none yet.
     fn decide(&self, many: usize) -> usize {
         let mut plan = self.0.borrow_mut();
         let at = plan.at;
@@ -48,7 +48,7 @@ impl Schedule {
         plan.taken[at].0
     }
 
-    /// Changes the last decision that has an alternative; returns false when all schedules were run.
+    /// Changes the last decision that has another alternative; returns false after the last schedule.
     fn next(&self) -> bool {
         let mut plan = self.0.borrow_mut();
         plan.at = 0;
@@ -102,7 +102,7 @@ impl Executor for ScheduledExecutor {
         Some(self.one(chosen))
     }
 
-    /// What has arrived may be taken in together with what came before it, or later.
+    /// Takes in an arrived input together with those before it, or leaves it for later.
     fn try_input(&mut self) -> Option<DriverInput> {
         let chosen = self.schedule.decide(self.many() + 1);
         chosen.checked_sub(1).map(|chosen| self.one(chosen))
@@ -113,7 +113,8 @@ impl Executor for ScheduledExecutor {
     }
 }
 
-/// Returns tools that touch what the first letter of their name says: `r` reads a file, `w` writes it, `x` may do anything.
+/// Returns tools with an access by the first letter of their name: `r` reads a file, `w` writes it, `x` may do
+/// anything.
 fn tools() -> FakeTools {
     FakeTools::new(&[], |call, _| ok(call, &call.name))
         .with_access(|call| match call.name.as_bytes()[0] {

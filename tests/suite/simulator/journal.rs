@@ -1,4 +1,4 @@
-//! A journal in memory, whose disk can be full, fail, and lose what wasn't synced.
+//! A journal in memory, whose disk can be full, fail, and lose unsynced records.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -33,11 +33,11 @@ pub(super) struct SimulatedDisk {
     pub(super) has_failed: bool,
     /// Whether a use has ever failed.
     pub(super) has_ever_failed: bool,
-    /// How often the journal was used.
+    /// The number of uses of the journal.
     pub(super) uses: u64,
     /// The rules of the session, once it has begun.
     pub(super) rules: Option<RunRules>,
-    /// Errors that were found where a panic would be caught.
+    /// Errors that were found in code where a panic would be caught.
     pub(super) broken: Option<String>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct SimulatedJournal {
 }
 
 impl SimulatedDisk {
-    /// Returns whether all reasons of effects would survive a crash. The text of a call that was broken off is not one.
+    /// Returns whether the reasons of all effects would survive a crash. The partial reply of an aborted call is not one.
     pub(super) fn is_durable(&self) -> bool {
         self.records[self.durable..].iter().all(|(_, record)| *record == StoredRecord::Partial)
     }
@@ -83,7 +83,7 @@ impl SharedDisk {
 }
 
 impl SimulatedJournal {
-    /// Counts a use, and fails or crashes if it is time. What fails may be done nevertheless.
+    /// Counts a use, and fails or crashes if it is time. A failed change may still be applied.
     fn used(&self, change: impl FnOnce(&mut SimulatedDisk)) -> Result<(), StoreError> {
         let mut disk = self.disk.lock();
         assert!(disk.broken.is_none(), "{:?}", disk.broken);
@@ -134,7 +134,7 @@ impl Journal for SimulatedJournal {
             JournalRecord::Ended { .. } => (StoredRecord::Ended, None),
         };
         self.used(|disk| {
-            // Only what was cancelled at the end leaves something then.
+            // After the end, only the partial replies of cancelled calls are written.
             let is_over = matches!(disk.records.last(), Some((_, StoredRecord::Ended)));
             let is_late = is_over && !disk.has_failed && stored != StoredRecord::Partial;
             assert!(!is_late, "a record after the end: {stored:?}");

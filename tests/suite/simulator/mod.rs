@@ -3,10 +3,10 @@
 //! is virtual, and a seed determines everything. Where only the order of inputs matters, all orders are tried
 //! (`interleavings`).
 //!
-//! After every event the machine's invariants are checked; before every effect, that its reason is durable, and that the
-//! journal has not failed; after every crash and every run, that its journal replays to the same state; after every run,
-//! that it kept its limits. `SEEDS=100000` runs more seeds, `FIRST_SEED` says from where, `SEED=7` runs one. A life that fails is made as small as
-//! possible, and printed as a scenario; `LIFE=FILE` simulates that of a scenario.
+//! After every event the machine's invariants are checked; before every effect, that its reason is durable, and that
+//! the journal has not failed; after every crash and every run, that its journal replays to the same state; after every
+//! run, that it kept its limits. `SEEDS=100000` runs more seeds, `FIRST_SEED` sets the first of them, `SEED=7` runs
+//! one. A life that fails is minimized, and printed as a scenario; `LIFE=FILE` simulates the life of a scenario.
 
 #[path = "../../machine/invariants.rs"]
 mod invariants;
@@ -38,35 +38,35 @@ use journal::{SharedDisk, StoredRecord};
 use pairs::TakenPairs;
 use session_life::{InjectedFault, SessionLife};
 
-/// How many seeds are run by default.
+/// The default number of seeds.
 const SEEDS: u64 = 10_000;
 
-/// How many failing lives are reported.
+/// The number of reported failing lives.
 const REPORTED: usize = 3;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs a seed, and says what is known of it if it fails.
+/// Simulates the life of a seed, and panics with a report if it fails.
 fn simulate_seed(seed: u64, fault: InjectedFault) -> SessionLife {
     let life = LifeSeed { seed, fault, choices: None };
     std::panic::catch_unwind(|| life.simulate(&SharedDisk::default()))
         .unwrap_or_else(|_| panic!("a life fails:\n{}", life.report()))
 }
 
-/// What the lives of some seeds had.
+/// Counts over the lives of some seeds.
 #[derive(Default)]
 struct LifeCounts {
     reasons: BTreeMap<&'static str, u64>,
-    /// How many had each of these.
+    /// The number of lives with each feature.
     features: BTreeMap<&'static str, u64>,
     crashes: u64,
     pairs: TakenPairs,
     failing: BTreeSet<u64>,
 }
 
-/// What some lives have, and more than one in fifty of many.
+/// Features of lives. Of many lives, more than one in fifty has each of them.
 const FEATURES: [&str; 8] = [
     "checkpoints",
     "commands in the background",
@@ -162,11 +162,12 @@ fn any_run_ends_and_breaks_no_invariant() {
     }
 }
 
-/// How many pairs of consecutive transitions the default lives take at least. `statecharts/PAIRS.md` has all of them.
+/// The least number of pairs of consecutive transitions that the default lives take. `statecharts/PAIRS.md` lists all
+/// pairs.
 const PAIRS: usize = 220;
 
-/// A life is taken for a failing one because a signal interrupts it. What is left of it draws less than a twentieth of the numbers,
-/// and is a scenario that runs, and from which the same life is simulated.
+/// A life counts as failing here when a signal interrupts it. The minimized life draws less than a twentieth of the
+/// numbers; its scenario runs, and the same life can be simulated from it.
 #[test]
 fn a_failing_life_becomes_small_and_a_scenario() {
     let is_interrupted = |life: &LifeSeed| {
@@ -258,8 +259,8 @@ fn the_reader_disappears_at_the_nth_output() {
     }
 }
 
-/// The Nth task panics or never returns, once or from then on, or the process dies with its result: the run ends anyway,
-/// and its journal says how.
+/// The Nth task panics or never returns, once or from then on, or the process dies with its result: the run ends
+/// anyway, and its journal has the reason.
 #[test]
 fn the_nth_task_fails() {
     for seed in 0..12 {

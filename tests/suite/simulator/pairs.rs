@@ -25,7 +25,7 @@ fn chart() -> &'static Chart {
     CHART.get_or_init(|| Chart::for_run().unwrap())
 }
 
-/// Returns how many transitions the chart has.
+/// Returns the number of the chart's transitions.
 pub(super) fn transition_count() -> usize {
     chart().transitions.len()
 }
@@ -78,7 +78,7 @@ impl TakenPairs {
         self.0.iter_mut().zip(&other.0).for_each(|(taken, other)| *taken |= other);
     }
 
-    /// Returns how many pairs were taken, and the names of those that are possible and were not.
+    /// Returns the number of taken pairs, and the names of the possible pairs that were not taken.
     pub(super) fn count(&self) -> (usize, BTreeSet<String>) {
         let (mut count, mut missing) = (0, BTreeSet::new());
         for (number, first) in chart().transitions.iter().enumerate() {

@@ -14,11 +14,11 @@ struct RngState {
     choices: Option<Choices>,
 }
 
-/// The numbers of a seed that are returned one after the other, counted from zero. `None` stands for [`QUIET`], as does the
-/// end of the list.
+/// The positions of a seed's numbers that are returned one after the other, counted from zero. `None` stands for
+/// [`QUIET`], as does the end of the list.
 pub(super) type Choices = Vec<Option<usize>>;
 
-/// The number with which nothing special happens: no fault, a short delay, the second of a choice.
+/// The number for an uneventful choice: no fault, a short delay, the second of two.
 const QUIET: u64 = 1;
 
 impl Rng {
@@ -31,7 +31,7 @@ impl Rng {
         Self(Arc::new(Mutex::new(RngState { seed, drawn: 0, choices })))
     }
 
-    /// Returns how many numbers were returned.
+    /// Returns the count of returned numbers.
     pub(super) fn drawn(&self) -> usize {
         self.0.lock().unwrap().drawn
     }

@@ -28,7 +28,7 @@ use super::tools::{
     SimulatedTools,
 };
 
-/// What goes wrong besides model and tools.
+/// Faults besides those of the model and the tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InjectedFault {
     /// None.
@@ -80,7 +80,7 @@ pub(super) struct SessionLife {
     pub(super) fold: Machine,
     pub(super) records: Vec<(RunTime, StoredRecord)>,
     pub(super) crashes: u64,
-    /// How often it was continued after its end.
+    /// The number of continuations after its end.
     pub(super) continuations: u64,
     pub(super) has_failed_disk: bool,
     pub(super) pairs: TakenPairs,
@@ -90,12 +90,12 @@ pub(super) struct SessionLife {
     pub(super) works: u64,
 }
 
-/// How often something occurred, in all processes of a session.
+/// A count over all processes of a session.
 #[derive(Clone, Default)]
 pub(super) struct Counter(Arc<Mutex<u64>>);
 
 impl Counter {
-    /// Returns how often it occurred before.
+    /// Returns the count before this occurrence.
     pub(super) fn next(&self) -> u64 {
         let mut count = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *count += 1;
@@ -110,7 +110,7 @@ impl Counter {
 /// The most crashes in one session.
 const MAX_CRASHES: u64 = 6;
 
-/// How often a session is continued after its end, at most.
+/// The most continuations of a session after its end.
 const MAX_CONTINUATIONS: u64 = 1;
 
 pub(super) const PRICE: Price = Price {
@@ -229,7 +229,7 @@ impl SessionLife {
     }
 }
 
-/// Checks what a run has used. A provider that reports no more than was reserved never exceeds a limit.
+/// Checks the usage of a run. A provider that reports no more than was reserved never exceeds a limit.
 fn keeps_limits(rules: &RunRules, machine: &Machine) {
     let (limits, run) = (&rules.limits, machine.state.run());
     let (used, took) = (run.used, run.now.since(run.started_at));
@@ -304,7 +304,7 @@ pub(super) fn begin(rules: &RunRules) -> (Machine, MachineOutput) {
     Machine::start(rules.clone(), Conversation::new(100), task)
 }
 
-/// Replays the disk. Before the last of its events, the machine is the one that wrote it.
+/// Replays the disk. Before the last event, the machine is the same as the one that wrote it.
 fn replay(rules: &RunRules, disk: &SharedDisk) -> (Machine, RunTime) {
     let (mut fold, mut output) = begin(rules);
     let mut last = RunTime::START;
@@ -331,7 +331,7 @@ fn replay(rules: &RunRules, disk: &SharedDisk) -> (Machine, RunTime) {
     (fold, last)
 }
 
-/// Recovers the calls that were running: those that must not run twice are in doubt.
+/// Returns the recovered state of the calls that were running: calls that must not run twice are in doubt.
 fn resolve_running_calls(fold: &Machine) -> Vec<RecoveredCall> {
     let State::Executing(executing) = &fold.state else { return Vec::new() };
     let running =

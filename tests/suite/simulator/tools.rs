@@ -82,7 +82,7 @@ impl SimulatedTools {
         match &*call.name {
             "read" => CallAccess::read("a"),
             "write" => CallAccess::write(call.arguments.text()),
-            // Some change nothing, and others run beside them.
+            // Some sub-agents change nothing, and run beside other calls.
             "delegate" if call.arguments.text().len() > 2 => CallAccess::read(""),
             _ => CallAccess::Exclusive,
         }
@@ -150,7 +150,7 @@ impl SimulatedTools {
             "break" => panic_quietly(),
             "remote" => return tools.server.call(call, &tools.chance, scope),
             "delegate" => return tools.delegate(&call, scope),
-            // It runs on, whatever becomes of it.
+            // The command continues, whatever happens to the run.
             "background" => return ToolResult::new(call.id, ToolStatus::Ok, "it runs"),
             _ => drop(scope.sleep(tools.chance.delay())),
         }
@@ -170,8 +170,8 @@ impl SimulatedTools {
 }
 
 impl SimulatedTools {
-    /// Runs a sub-agent to its end on a clock of its own, and then lets as much time pass as it has taken. Half of its usage
-    /// is reported on the way.
+    /// Runs a sub-agent to its end on a clock of its own, and then lets the same time pass. Half of its usage is
+    /// reported on the way.
     fn delegate(&self, call: &ToolCall, scope: &EffectContext) -> ToolResult {
         let share = scope.budget.expect("a sub-agent has a budget share");
         let limits = RunLimits {
@@ -180,7 +180,7 @@ impl SimulatedTools {
             max_tokens: share.tokens,
             ..RunLimits::default()
         };
-        // It calls the model of the run: where that has no price, a budget limits neither.
+        // The sub-agent calls the model of the run: without a price for it, a budget limits neither.
         let price = (self.chance.once_in(2) && share.cost.is_some()).then_some(PRICE);
         let rules = RunRules { limits, price, seed: self.chance.next(), ..RunRules::default() };
         let process = SimulatedProcess {

@@ -1,4 +1,4 @@
-//! Commands in the background: when they are ready, what they say, what they read, and how they end.
+//! Commands in the background: readiness, output, input, and end.
 
 use std::fs;
 use std::net::TcpListener;
@@ -30,7 +30,8 @@ fn start(world: &ToolFixture, command: &str, more: &Value) -> ToolResult {
     start_as(world, "call-1", command, more)
 }
 
-/// Starts a command that ends at once, until its end is in the result: on a busy machine it is not waited for that long.
+/// Starts a command that ends at once, again and again until a result has its end: on a busy machine, a start may
+/// return earlier.
 fn start_until_it_ends(world: &ToolFixture, command: &str) -> ToolResult {
     let start = |attempt| start_as(world, &format!("{command} {attempt}"), command, &json!({}));
     (0..10).map(start).find(|result| !result.text.contains("runs on")).unwrap()
@@ -250,7 +251,7 @@ fn start_in_run(world: &ToolFixture, more: &Value) -> (CancellationToken, Receiv
 
 const ENDED: EffectMessage = EffectMessage::CommandEnded(EffectId(7));
 
-/// The run knows of the end before a call can.
+/// The run is notified of the end before a call can report it.
 #[test]
 fn the_end_of_a_command_is_reported_to_the_run() {
     let world = ToolFixture::new();
@@ -302,7 +303,7 @@ fn the_end_of_a_needed_command_that_no_call_has_shown_is_waited_for_and_reported
         [format!("`read x; seq 9; exit 3` (call_id \"call-1\"): exit code 3\n{lines}")]
     );
     assert!(first.running.is_empty() && wait().ended.is_empty());
-    // What stop_command or the start itself has shown is not reported again.
+    // Ends that stop_command or the start itself has shown are not reported again.
     start_as(&world, "call-2", "sleep 4790.8", &json!({"needed": true}));
     world.ok("stop_command", &json!({"call_id": "call-2"}));
     start_as(&world, "call-3", "exit 4", &json!({"needed": true, "ready_pattern": "up"}));

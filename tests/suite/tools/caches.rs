@@ -1,4 +1,4 @@
-//! What package managers find and leave, and where temporary files go.
+//! Caches of package managers, and the places of temporary files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use architect::exec::{
 use architect::port::CancellationToken;
 use tempfile::TempDir;
 
-/// A user with a cache, in a folder of the usual place for temporary files.
+/// A user with a cache, in a folder below the usual place for temporary files.
 struct UserHome {
     folder: TempDir,
 }
@@ -31,7 +31,7 @@ impl UserHome {
         self.folder.path().canonicalize().unwrap().join(name)
     }
 
-    /// Returns what runs commands at a level; none when this system has no such level.
+    /// Returns the supervisor of commands at a level; `None` if this system does not support the level.
     fn supervisor(
         &self,
         level: SandboxLevel,
@@ -89,7 +89,7 @@ fn the_cache_of_the_user_is_read_and_a_private_one_is_written_and_kept() {
         let elsewhere = "echo x > ~/x; echo x > ~/.bashrc; mkdir ~/.other";
         run(&supervisor, elsewhere);
         assert_eq!(fs::read_dir(user.path("home")).unwrap().count(), 2);
-        // There was none.
+        // The user had no cache folder.
         let named = output_of(&supervisor, "echo x > $XDG_CACHE_HOME/x && echo $XDG_CACHE_HOME");
         assert!(Path::new(named.trim()).starts_with(user.path("state/caches")), "{named}");
     }
@@ -116,7 +116,8 @@ fn without_mounts_variables_name_private_caches() {
     assert!(user.path("state/caches/private/cargo/x").exists());
 }
 
-/// A folder that the user lets commands write is made, and is the user's own; a cache in it is no exception.
+/// A missing folder that the user makes writable is created. Commands write the user's own folder, also if it is a
+/// cache.
 #[test]
 fn a_writable_folder_is_made_and_is_what_it_seems() {
     for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
@@ -143,7 +144,7 @@ fn a_workspace_in_a_cache_or_in_the_temporary_folder_is_what_it_seems() {
     assert_eq!(fs::read_to_string(user.path("home/.cargo/registry/crate")).unwrap(), "mine\n");
 }
 
-/// What programs write to `/tmp` is private also when the workspace is there.
+/// Files that programs write to `/tmp` are private, also if the workspace is there.
 #[test]
 fn a_workspace_below_tmp_has_a_private_tmp() {
     let Ok(folder) = tempfile::tempdir_in("/tmp") else { return };

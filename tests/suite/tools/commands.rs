@@ -1,4 +1,4 @@
-//! Commands: what they say, how they end, and what is left of them.
+//! Commands: output, end, and cleanup.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -101,7 +101,7 @@ fn a_background_process_that_holds_the_output_delays_nothing() {
     assert_eq!(count_sleeping("4711.4"), 0);
 }
 
-/// What a process in the background still says soon after is not lost. On a busy machine it may come too late.
+/// Output that a process in the background writes soon after is not lost. On a busy machine it may come too late.
 #[test]
 fn the_background_may_finish_what_it_does() {
     let world = ToolFixture::new();
@@ -248,7 +248,7 @@ fn a_full_disk_loses_only_the_stored_output() {
     }
 }
 
-/// Fault T10: the result names the cause of what the system refuses.
+/// Fault T10: the result names the system's reason for a refusal.
 #[test]
 fn a_command_that_cannot_start_says_why() {
     let world = ToolFixture::new();

@@ -1,4 +1,4 @@
-//! What a confined command can do, and what it cannot: each row of the matrix, at each level.
+//! Rights of a confined command: each row of the matrix, at each level.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)] // what a failed test shows
 
@@ -22,7 +22,7 @@ use super::confined_workspace::ConfinedWorkspace;
 use super::fixture::{ToolFixture, yolo_settings};
 use crate::kit::system::folder_outside_temp;
 
-/// Not a test by itself: what a confined process tries, as `MARKER_FILES` says.
+/// Not a test by itself: the attempts of a confined process, as `MARKER_FILES` says.
 #[test]
 #[ignore = "started by the other tests inside a cage"]
 fn inside() {
@@ -51,7 +51,7 @@ fn inside() {
         "vsock" => make(40, SocketType::STREAM, 0),
         "audit" => make(16, SocketType::RAW, 9),
         "helper" => {
-            // A command speaks to the helper as an engine does, and asks it to confine nothing.
+            // The command uses the helper as an engine does, and asks it to confine nothing.
             let helper = Supervisor::with_program(
                 env!("CARGO_BIN_EXE_architect"),
                 SandboxPolicy::off("."),
@@ -76,7 +76,7 @@ fn files_outside_cannot_be_changed(cage: &ConfinedWorkspace) {
     let o = cage.outside.display().to_string();
     assert!(cage.succeeds("touch a && mkdir d && mv a d/b && ln d/b c && ln -s c e && rm -r d"));
     assert!(cage.succeeds("f=$(mktemp) && echo x > $f && rm $f"));
-    // Other tests may do the same at this moment, where it is not private.
+    // Other tests may do the same at this moment, if the folder is not private.
     let own = format!("/dev/shm/architect-test-{}-{}", std::process::id(), cage.enforced.level);
     let own = own.replace(' ', "-");
     assert!(
@@ -146,7 +146,7 @@ fn with_namespaces_nothing_is_left_open() {
     the_engine_and_the_system_cannot_be_touched(&cage);
     let o = cage.outside.display().to_string();
     let listener = UnixListener::bind(cage.outside.join("socket")).unwrap();
-    // The cage was made before there was this socket; another one knows it.
+    // This cage was made before the socket existed; a new one knows the socket.
     drop(cage);
     drop(listener);
     let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Namespaces, |policy| {
@@ -233,7 +233,7 @@ fn without_a_network_nothing_leaves() {
             assert!(!cage.succeeds(&denied), "{level}: {denied}");
         }
         assert_eq!(cage.can_do("loopback -"), level == SandboxLevel::Namespaces);
-        // With namespaces, those sockets are covered that were there when the cage was made.
+        // With namespaces, only the sockets are covered that existed when the cage was made.
         if level == SandboxLevel::Landlock {
             assert!(!cage.can_do(&format!("unix {}", named.display())));
         }
@@ -282,7 +282,8 @@ fn temporary_files_are_private() {
     );
 }
 
-/// Fault X2: with an unsupported level that is required, nothing starts; with a preferred one, the result says why it is less.
+/// Fault X2: if a required level is unsupported, nothing starts; if a preferred one is, the result gives the reason for
+/// the lower level.
 #[test]
 fn an_unsupported_level_is_refused_or_reported() {
     let world = ToolFixture::with(yolo_settings(), |policy| {
@@ -317,7 +318,7 @@ fn a_denial_says_that_it_is_one_and_how_to_allow_it() {
     assert!(!own.contains("sandbox denied"), "{own}");
 }
 
-/// Fault X15: a command that asks the helper for everything gets what it had.
+/// Fault X15: a command that asks the helper for all rights gets those that it had.
 #[test]
 fn the_helper_grants_no_rights_to_a_command() {
     for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
@@ -350,7 +351,7 @@ fn a_command_that_kills_everything_kills_itself_alone() {
     }
 }
 
-/// Fault X15: a process that starts the helper gains nothing by it.
+/// Fault X15: a process gains nothing by starting the helper.
 #[test]
 fn the_helper_does_nothing_for_other_processes() {
     for argument in [&["__exec"][..], &["__exec", "first"], &["__exec", "first", "{}"]] {

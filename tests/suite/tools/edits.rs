@@ -1,4 +1,4 @@
-//! Edits to the byte: what a change of a file leaves alone, and what it must not do.
+//! Edits to the byte: the parts of a file that a change leaves alone, and forbidden changes.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -35,7 +35,7 @@ fn what_is_appended_begins_on_a_line_of_its_own() {
     }
 }
 
-/// What is added is in the encoding of the file, and is refused where that is not known.
+/// Appended text takes the encoding of the file, and is refused if that is unknown.
 #[test]
 fn what_is_appended_is_in_the_encoding_of_the_file() {
     let world = world();
@@ -154,7 +154,7 @@ fn names_with_other_prefixes_are_those_of_the_files() {
     assert!(!world.path.join("x c").exists() && world.mode("x") & 0o111 == 0);
 }
 
-/// `diff -N` names files that are not there, and gives them the first moment of all.
+/// `diff -N` names files that do not exist, and gives them the first moment of all.
 #[test]
 fn files_from_the_beginning_of_time_are_made_and_deleted() {
     let world = world();
@@ -168,7 +168,7 @@ fn files_from_the_beginning_of_time_are_made_and_deleted() {
     assert_eq!(made.map(|path| path.exists()), [true, false]);
 }
 
-/// A patch that says no more than that a file goes is about an empty one.
+/// A patch that only deletes a file is about an empty one.
 #[test]
 fn a_deletion_without_lines_is_about_an_empty_file() {
     let world = world();

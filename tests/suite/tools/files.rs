@@ -121,7 +121,7 @@ fn a_byte_order_mark_is_not_doubled() {
     }
 }
 
-/// Neither a link nor what it leads to is deleted.
+/// Neither a link nor its target is deleted.
 #[test]
 fn a_link_is_not_deleted() {
     let settings = ToolSettings { delete: FileDeletion::Allowed, ..yolo_settings() };
@@ -150,7 +150,7 @@ fn a_link_is_not_deleted() {
     assert_eq!(world.read("link"), "one\n");
 }
 
-/// The limit holds for what is shown, not for what is looked at.
+/// The limit holds for the shown entries, not for the examined ones.
 #[test]
 fn a_name_is_found_among_many_entries() {
     let world = ToolFixture::new();

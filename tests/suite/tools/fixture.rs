@@ -43,7 +43,7 @@ impl ToolFixture {
         Self::with(yolo_settings(), |_| {})
     }
 
-    /// Returns a fixture with these settings, and a policy to be changed.
+    /// Returns a fixture with these settings, and a policy that `change` may modify.
     pub(crate) fn with(
         mut settings: ToolSettings,
         policy: impl FnOnce(&mut SandboxPolicy),

@@ -1,4 +1,4 @@
-//! What commands of git do in a workspace that someone else made; everything else works as usual.
+//! Git commands in a workspace that someone else made; everything else works as usual.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ fn run(world: &ToolFixture, line: &str) -> String {
     world.call("run_command", &json!({"command": line})).text.to_string()
 }
 
-/// Such a question counts as reading, so it needs no confirmation.
+/// Git commands that only query count as reading, so they need no confirmation.
 #[test]
 fn no_repository_among_the_files_has_its_programs_run() {
     let world = ToolFixture::new();

@@ -1,4 +1,4 @@
-//! What no rule and no mode allows: guarded files, blocked commands, and too much of anything.
+//! Guardrails that no rule and no mode lifts: guarded files, blocked commands, and limits on amounts.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -111,7 +111,7 @@ fn protected_files_can_be_read() {
     }
 }
 
-/// A workspace with a repository, in which everything is allowed that can be.
+/// Returns a workspace with a repository, and the loosest possible permissions.
 fn repository(mode: SandboxMode) -> ToolFixture {
     let rules = permission_rules(&[], &[], &["run_command", "*_file", "apply_patch"]).unwrap();
     ToolFixture::with(
@@ -129,7 +129,7 @@ fn repository(mode: SandboxMode) -> ToolFixture {
     )
 }
 
-/// Fault X1: a tool for files is not confined, and what it writes there would be run outside of any confinement.
+/// Fault X1: a tool for files is not confined, and programs that it writes there would run outside of any confinement.
 #[test]
 fn no_tool_writes_what_no_command_may_write() {
     let world = repository(SandboxMode::WorkspaceWrite);
@@ -218,12 +218,12 @@ fn a_run_does_no_more_than_its_limits_allow() {
     assert!(output.contains("guardrails.max_files_modified is 2: 2 files"), "{output}");
     let output = write("a", "3\n");
     assert!(output.contains("guardrails.max_lines_changed is 5: 4 lines"), "{output}");
-    // What a command changes is not counted, but that it is one.
+    // The command is counted, but the files that it changes are not.
     assert!(!refused(&world, "echo 1 > d; echo 1 > e"));
     assert!(refused(&world, "true"));
 }
 
-/// What a program opens by itself is stopped by the confinement, which knows the files.
+/// The policy does not see which files a program opens by itself; the confinement stops it there.
 #[test]
 fn guarded_files_are_confined_as_well() {
     let guardrails = Guardrails {

@@ -1,4 +1,4 @@
-//! Commands whose supervisor is gone: they may have had their effects, and the result says so.
+//! Commands whose supervisor died: they may have had their effects, and the result says so.
 
 use std::fs;
 use std::thread;
@@ -12,7 +12,7 @@ use super::fixture::{ToolFixture, yolo_settings};
 use crate::kit::server::MAX_WAIT;
 use crate::kit::system::{count_sleeping, wait_until, wait_within};
 
-/// Returns the process that sleeps for so many seconds.
+/// Returns the process that sleeps for this number of seconds.
 fn sleeper(seconds: &str) -> Option<Pid> {
     let line = format!("sleep\x00{seconds}\x00");
     let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -31,7 +31,7 @@ fn state(process: Pid) -> Option<(String, Pid)> {
     Some((state, words.next()?.parse().ok().and_then(Pid::from_raw)?))
 }
 
-/// Returns the child of this process from which that one descends.
+/// Returns the child of this process that is an ancestor of the given one.
 fn supervisor(of: Pid) -> Option<Pid> {
     let mut process = of;
     loop {
@@ -58,7 +58,7 @@ fn of_a_command_whose_supervisor_is_killed_the_outcome_is_unknown() {
         let arguments = json!({ "command": command });
         let result = thread::scope(|scope| {
             let running = scope.spawn(|| world.call("run_command", &arguments));
-            // Once it waits, the supervisor has reported which process the command is.
+            // Once the supervisor sleeps, it has reported the process of the command.
             let waits = |process| state(process).is_some_and(|(state, _)| state == "S");
             let waiting = || sleeper(seconds).and_then(supervisor).filter(|found| waits(*found));
             wait_until("it runs", || waiting().is_some());
@@ -70,7 +70,7 @@ fn of_a_command_whose_supervisor_is_killed_the_outcome_is_unknown() {
         assert!(result.text.starts_with("begun\n[outcome unknown: "), "{level}: {}", result.text);
         assert!(!result.text.contains("was not run"), "{level}: {}", result.text);
         wait_within(MAX_WAIT, &format!("{level}: it is gone"), || count_sleeping(seconds) == 0);
-        // The next one has another supervisor.
+        // The next command has another supervisor.
         let log = world.ok("run_command", &json!({ "command": "cat log" }));
         assert!(log.starts_with("ran\n"), "{level}: {log}");
     }

@@ -1,4 +1,4 @@
-//! `apply_patch`, held against what git makes of the same patch.
+//! `apply_patch`, compared with git's result for the same patch.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -81,7 +81,7 @@ fn files_are_changed_created_deleted_and_renamed_together() {
     assert_eq!(world.mode("d/new"), 0o755);
 }
 
-/// Fault T24: what cannot be applied as a whole leaves every file as it was.
+/// Fault T24: a patch that cannot be applied as a whole leaves every file as it was.
 #[test]
 fn a_patch_is_applied_as_a_whole_or_not_at_all() {
     let world = world();
@@ -117,7 +117,7 @@ fn a_patch_is_applied_as_a_whole_or_not_at_all() {
     }
 }
 
-/// The lines are in the file as they are in the patch: it is their position that is wrong.
+/// The lines are in the file as in the patch, but at the wrong position.
 #[test]
 fn a_hunk_that_has_to_be_at_the_end_of_the_file_says_so() {
     let world = world();
@@ -143,7 +143,7 @@ fn a_hunk_that_has_to_be_at_the_end_of_the_file_says_so() {
     }
 }
 
-/// A name is free for another file when there is none of that name, or when the patch moves it away as it is.
+/// A name is free for another file if no file has it, or if the patch renames that file without changing it.
 #[test]
 fn no_renamed_file_takes_the_place_of_what_the_patch_has_made() {
     let change = "diff --git a/c b/c\n--- a/c\n+++ b/c\n@@ -1 +1 @@\n-c\n+changed\n";
@@ -183,7 +183,7 @@ fn files_change_places_as_git_says_it() {
         let world = world();
         git(&world.path, &["init", "-q", "."]);
         for name in ["a", "b", "c"] {
-            // Git sees that a file has gone elsewhere when it is not too short.
+            // Git detects a rename if the file is not too short.
             let lines = (0..99).map(|n| format!("{name} line {n} {}\n", n * 7));
             world.write(name, lines.collect::<String>());
         }
@@ -258,7 +258,7 @@ fn deletions_need_to_be_allowed() {
     assert!(world.err("delete_file", &json!({"path": "a"})).contains("does not exist"));
 }
 
-/// Patches that git writes of random changes give what git gives, also when the file has moved on meanwhile.
+/// Patches that git writes for random changes give the result of git, also if the file has changed meanwhile.
 #[test]
 fn patches_of_random_changes_give_what_git_gives() {
     let mut seed = 7_u64;
@@ -305,7 +305,7 @@ fn patches_of_random_changes_give_what_git_gives() {
     assert_eq!(applied, 60);
 }
 
-/// Where the file has moved on since the patch was made, what `patch` makes of it is what the tool makes of it.
+/// If the file has changed since the patch was made, the tool's result is that of `patch`.
 #[test]
 fn patches_with_offsets_and_fuzz_give_what_patch_gives() {
     if Command::new("patch").arg("--version").output().is_err() {
@@ -380,7 +380,7 @@ fn restore(world: &ToolFixture, patch: &str, wanted: &[(String, Vec<u8>)]) {
     assert_eq!(files(&world.path), wanted, "{patch}");
 }
 
-/// Returns the history to take changes from: this project's own, as far as it has it with it, or the one that
+/// Returns the history from which changes are taken: this project's own, if the checkout has it, or the one that
 /// `ARCHITECT_TEST_HISTORY` names.
 fn history() -> Option<PathBuf> {
     let own = || env!("CARGO_MANIFEST_DIR").into();
@@ -389,7 +389,7 @@ fn history() -> Option<PathBuf> {
     (history.join(".git").exists() || history.join("HEAD").exists()).then_some(history)
 }
 
-/// Returns the newest commits with their parents, as many as `ARCHITECT_TEST_COMMITS` says, or so many.
+/// Returns the newest commits with their parents: `ARCHITECT_TEST_COMMITS` of them, or the usual number.
 fn commits(history: &Path, usual: u32) -> Vec<(String, String)> {
     let count = std::env::var("ARCHITECT_TEST_COMMITS").unwrap_or_else(|_| usual.to_string());
     let list = git(history, &["log", "--no-merges", "--format=%H %P", "-n", &count]);
@@ -399,7 +399,7 @@ fn commits(history: &Path, usual: u32) -> Vec<(String, String)> {
     pairs.map(|(commit, parent)| (commit.to_owned(), parent.to_owned())).collect()
 }
 
-/// Returns what changed between two commits, as far as it is text.
+/// Returns the changes of text files between two commits.
 fn change(history: &Path, more: &[&str], from: &str, to: &str) -> Option<String> {
     let plain = ["diff", "--no-ext-diff", "--no-textconv"];
     let patch = git(history, &[&plain[..], more, &[from, to]].concat());
@@ -410,7 +410,7 @@ fn change(history: &Path, more: &[&str], from: &str, to: &str) -> Option<String>
     (is_text && patch.len() <= 2_000_000 && !patch.is_empty()).then_some(patch)
 }
 
-/// Returns the names of the files that changed between two commits, each with how.
+/// Returns the names of the files that changed between two commits, each with the kind of change.
 fn changed(history: &Path, from: &str, to: &str) -> Vec<(String, String)> {
     let names = git(history, &["diff", "--no-renames", "--name-status", "-z", from, to]);
     let names = String::from_utf8(names).unwrap();
@@ -418,7 +418,7 @@ fn changed(history: &Path, from: &str, to: &str) -> Vec<(String, String)> {
     fields.chunks(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect()
 }
 
-/// Each change of a real history gives the files that the next commit has.
+/// Each change of a real history produces the files of the next commit.
 #[test]
 fn patches_of_a_real_history_give_what_git_gives() {
     let Some(history) = history() else { return };
@@ -446,8 +446,8 @@ fn patches_of_a_real_history_give_what_git_gives() {
     assert!(applied > 0, "the history has nothing to apply");
 }
 
-/// Each change of a real history, on the files as they were some commits earlier: where `patch` can apply it, with
-/// offsets and fuzz, the tool makes the same of it.
+/// Each change of a real history, on the files as they were some commits earlier: if `patch` can apply it, with offsets
+/// and fuzz, the tool gives the same result.
 #[test]
 fn patches_of_a_real_history_give_what_patch_gives_elsewhere() {
     let Some(history) = history() else { return };

@@ -1,4 +1,4 @@
-//! Rules and modes: what runs, what is asked about, what is refused, and why.
+//! Rules and modes: calls that run, are asked about, or are refused, and the reasons.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ fn world(mode: ConfirmMode, deny: &[&str], ask: &[&str], allow: &[&str]) -> Tool
     ToolFixture::with(ToolSettings { mode, rules, ..ToolSettings::default() }, |_| {})
 }
 
-/// Returns on what grounds a call may run, or why not.
+/// Returns the reason why a call may run, or the reason of its refusal.
 fn decision(world: &ToolFixture, tool: &str, arguments: &Value) -> Result<String, String> {
     match world.authorize(tool, arguments) {
         Ok(clear) => Ok(clear.reason.to_string()),
@@ -145,7 +145,7 @@ fn what_only_reads_needs_no_permission() {
     assert!(decision(&world, "run_command", &env).unwrap_err().contains("LD_PRELOAD"));
 }
 
-/// What a refusal offers does allow the call.
+/// The rule that a refusal offers does allow the call.
 #[test]
 fn the_rule_that_a_refusal_names_allows_the_call() {
     for line in ["touch x", "touch a*; rm -f b > c", "sed -i 's/a (b)/c/' x"] {
@@ -207,7 +207,7 @@ fn modes_decide_where_no_rule_does() {
     assert!(command(&world, "ls").is_ok());
 }
 
-/// The options that are named are those that would help.
+/// Only options that would help are named.
 #[test]
 fn only_options_that_would_help_are_named() {
     for mode in [ConfirmMode::Yolo, ConfirmMode::ConfirmSensitive] {
@@ -217,13 +217,13 @@ fn only_options_that_would_help_are_named() {
     }
 }
 
-/// With a denial about commands, one that cannot be read is not let through in any mode.
+/// With a denial about commands, a command that cannot be parsed is not let through in any mode.
 #[test]
 fn what_cannot_be_held_against_a_denial_is_asked_about() {
     let careful = world(ConfirmMode::Yolo, &["run_command(git push *)"], &[], &[]);
     let why = command(&careful, "coproc git push").unwrap_err();
     assert!(why.contains("the rules cannot be applied to the command"), "{why}");
-    // The mode is what it is already.
+    // The mode is already `yolo`.
     assert!(why.contains("with a rule like") && !why.contains("--mode yolo"), "{why}");
     assert!(command(&careful, "make").is_ok());
     assert!(command(&world(ConfirmMode::Yolo, &[], &[], &[]), "coproc ls").is_ok());
@@ -258,7 +258,7 @@ impl Confirmer for RecordingConfirm {
     }
 }
 
-/// Fault X11: nothing is approved but the call that was shown; the same one, and any other, is asked about again.
+/// Fault X11: only the shown call is approved; the same one, and any other, is asked about again.
 #[test]
 fn an_answer_is_about_one_call() {
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -276,7 +276,7 @@ fn an_answer_is_about_one_call() {
     }
 }
 
-/// What decides which program a command runs is shown with the question.
+/// Variables that decide which program a command runs are shown with the question.
 #[test]
 fn variables_are_shown_with_a_question() {
     let asked = Arc::new(Mutex::new(Vec::new()));

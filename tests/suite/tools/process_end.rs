@@ -1,4 +1,4 @@
-//! What becomes of commands when their engine ends, or runs out of something. The engine is a process of its own here.
+//! The fate of commands whose engine ends, or runs out of a resource. The engine is a process of its own here.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::fixture::{ToolFixture, yolo_settings};
 use crate::kit::system::{count_sleeping, peak_memory, wait_until};
 
-/// Starts an engine that does what one of the parts of [`engine`] says. It has its files in a folder that is removed.
+/// Starts an engine that runs one of the parts of [`engine`]. Its files are in a folder that is removed.
 fn start_child(what: &str) -> (Child, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let mut engine = Command::new(std::env::current_exe().unwrap());
@@ -24,7 +24,7 @@ fn start_child(what: &str) -> (Child, TempDir) {
     (engine.spawn().unwrap(), folder)
 }
 
-/// Lets an engine come to its end.
+/// Runs an engine to its end.
 fn run_child(what: &str) -> String {
     let (engine, _folder) = start_child(what);
     let Output { status, stdout, stderr } = engine.wait_with_output().unwrap();

@@ -1,4 +1,4 @@
-//! What a command may not write although it is in the workspace, and the ways around that.
+//! Protected paths: parts of the workspace that a command may not write, and the ways around the protection.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -47,7 +47,7 @@ fn what_is_protected_cannot_be_replaced() {
     assert!(!hooks.join("pre-commit").exists() && cage.world.path.join(".git/config").exists());
 }
 
-/// Such a folder is searched for repositories as well: a command could close one with a repository in it.
+/// Such a folder is searched for repositories, too: a command could close one with a repository in it.
 #[test]
 fn folders_that_are_closed_to_their_owner_stay_so() {
     for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
@@ -82,8 +82,8 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A command in the background does not end for a long time; so what it makes is looked for when another one has ended,
-/// from time to time, and at the end of the run.
+/// A command in the background does not end for a long time, so the files that it makes are looked for when another
+/// command has ended, from time to time, and at the end of the run.
 #[test]
 fn what_a_command_in_the_background_makes_is_set_aside_while_it_runs() {
     let script = "mkdir -p .vscode n; git init -q n; echo evil > .vscode/tasks.json\n\
@@ -123,7 +123,7 @@ fn what_a_command_in_the_background_makes_is_set_aside_while_it_runs() {
     }
 }
 
-/// Where what a command changed is undone, a copy is needed. Without it the command's result says so.
+/// Undoing the changes of a command takes a copy. Without one, the command's result says so.
 #[test]
 fn protected_files_that_grow_too_large_to_be_restored_are_reported() {
     let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Landlock, repository) else { return };
@@ -154,7 +154,8 @@ fn a_command_in_the_background_that_does_not_give_up_is_stopped() {
     assert!(!cage.world.path.join("p0").exists());
 }
 
-/// Fault X1: what is not there cannot be made read-only; so it is looked for after the command, whatever its end.
+/// Fault X1: a path that does not exist cannot be made read-only, so it is looked for after the command, at any kind of
+/// end.
 #[test]
 fn what_is_protected_and_not_there_is_set_aside() {
     for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
@@ -176,7 +177,7 @@ fn what_is_protected_and_not_there_is_set_aside() {
     }
 }
 
-/// What the user makes meanwhile stays, and no command writes it from then on.
+/// Files that the user makes meanwhile stay, and no command writes them from then on.
 #[test]
 fn what_the_user_makes_meanwhile_is_protected_as_well() {
     let change = |policy: &mut SandboxPolicy| {

@@ -11,11 +11,11 @@ use serde_json::json;
 
 use super::fixture::ToolFixture;
 
-/// How long the attack lasts.
+/// The duration of the attack.
 const LONG: Duration = Duration::from_secs(3);
 
 /// Swaps `d` between a folder and a symbolic link to the outside as fast as it can while `act` runs again and again.
-/// Returns how often it was swapped.
+/// Returns the number of swaps.
 fn under_attack(world: &ToolFixture, act: impl Fn()) -> u64 {
     let outside = world.path.parent().unwrap().join("outside");
     fs::create_dir_all(&outside).unwrap();
@@ -79,7 +79,7 @@ fn a_folder_that_is_swapped_leads_nowhere() {
     assert!(swaps > 100, "{swaps}");
 }
 
-/// Fault R11: files that vanish while they are looked for are no error.
+/// Fault R11: files that vanish during the search are not an error.
 #[test]
 fn files_that_vanish_meanwhile_are_left_out() {
     let world = ToolFixture::new();

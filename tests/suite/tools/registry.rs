@@ -1,4 +1,4 @@
-//! What every call goes through.
+//! Checks of every call by the registry.
 
 use architect::policy::ConfirmMode;
 use architect::port::{AuthorizationOutcome, PreparedCall, Toolbox};
@@ -65,7 +65,7 @@ fn only_the_tools_of_the_agent_can_run() {
     assert!(result.text.contains("not among the tools of this agent"), "{}", result.text);
 }
 
-/// Faults T29, T30: without a terminal no answer is waited for.
+/// Faults T29, T30: without a terminal the call does not wait for an answer.
 #[test]
 fn a_confirmation_is_refused_when_no_one_can_give_it() {
     let world = ToolFixture::with(

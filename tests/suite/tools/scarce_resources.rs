@@ -1,4 +1,4 @@
-//! A system that has too little of something, or does not do what it should. The engine is a process of its own here.
+//! A system that lacks a resource, or whose calls fail. The engine is a process of its own here.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use serde_json::json;
 use super::fixture::{ToolFixture, yolo_settings};
 use crate::kit::system::wait_until;
 
-/// An engine that does what one of the parts of [`engine`] says, and talks to its test line by line.
+/// An engine that runs one of the parts of [`engine`], and exchanges lines with its test.
 struct ChildProcess {
     process: Child,
     to: ChildStdin,
@@ -23,7 +23,7 @@ struct ChildProcess {
 }
 
 impl ChildProcess {
-    /// Starts an engine, below another program where one is named.
+    /// Starts an engine, below another program if one is given.
     fn start(what: &str, below: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let own = std::env::current_exe().unwrap();
@@ -74,12 +74,12 @@ fn child_main() {
     }
 }
 
-/// Waits for the test to go on.
+/// Waits for the test to continue.
 fn wait_for_test() {
     std::io::stdin().lines().next().unwrap().unwrap();
 }
 
-/// Returns whether there is such a tool; the test is skipped where it is not.
+/// Returns whether there is such a tool; otherwise the test is skipped.
 fn is_installed(tool: &str) -> bool {
     let has = Command::new(tool).arg("-V").output().is_ok();
     if !has {
@@ -88,7 +88,7 @@ fn is_installed(tool: &str) -> bool {
     has
 }
 
-/// Has `strace` watch a process; none where that is not allowed.
+/// Attaches `strace` to a process; `None` if that is not allowed.
 fn attach_strace(pid: u32, more: &[&str]) -> Option<Child> {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-o", "/dev/null", "-p", &pid.to_string()]).args(more);
@@ -131,7 +131,7 @@ fn without_processes() {
     world.ok("run_command", &json!({"command": "true"}));
 }
 
-/// Fault R2: without room for another process or thread, a command says so, and everything else goes on.
+/// Fault R2: without room for another process or thread, a command reports that, and everything else continues.
 #[test]
 fn without_another_process_a_call_says_so() {
     if !is_installed("strace") {
@@ -214,7 +214,7 @@ fn levels() {
     }
 }
 
-/// Fault X2: without a part of what confining takes, commands are confined by the rest, which is reported; or not started.
+/// Fault X2: without a part of the confinement, commands are confined by the rest, which is reported; or not started.
 #[test]
 fn what_the_system_lacks_is_reported_and_never_pretended() {
     if !is_installed("strace") {
@@ -230,7 +230,7 @@ fn what_the_system_lacks_is_reported_and_never_pretended() {
         ),
         ("unshare", "EPERM", SandboxLevel::Landlock, "namespaces: "),
         ("mount", "EACCES", SandboxLevel::Landlock, "namespaces: "),
-        // Each layer is taken on for itself.
+        // Each layer is applied on its own.
         ("seccomp", "EINVAL", SandboxLevel::Namespaces, "Invalid argument"),
         ("unshare,landlock_create_ruleset", "ENOSYS", SandboxLevel::None, "no Landlock"),
     ] {
@@ -296,7 +296,7 @@ fn a_process_that_cannot_be_ended_is_left_alone() {
     assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
-/// Fault R14: a supervisor that gets no processor time for a while doesn't take it for the command's.
+/// Fault R14: a supervisor that gets no processor time for a while doesn't count this against the command's time.
 #[test]
 fn a_command_in_time_is_in_time_however_late_its_supervisor_is() {
     let world = ToolFixture::new();

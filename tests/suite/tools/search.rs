@@ -67,7 +67,7 @@ fn files_are_found_by_name_and_by_path() {
     assert_eq!(below, "src/d/x.py");
 }
 
-/// Faults T23, R6, R7, R12: what is ignored, binary, special or a link is left out, and nothing waits.
+/// Faults T23, R6, R7, R12: ignored, binary and special files and links are left out, and nothing waits.
 #[test]
 fn only_text_of_the_project_is_searched() {
     let world = ToolFixture::new();
@@ -123,7 +123,7 @@ fn ignore_files_that_can_t_be_read_block_no_search() {
     }
 }
 
-/// A link in the requested path is followed inside the workspace, and rules hold for what is behind it.
+/// A link in the requested path is followed inside the workspace, and rules hold for its target.
 #[test]
 fn files_behind_a_requested_link_are_found_unless_they_are_guarded() {
     let guardrails = Guardrails {
@@ -159,7 +159,7 @@ fn guarded_files_are_not_searched() {
     );
 }
 
-/// Faults T23, R4: an expression that is hard for others, and many files.
+/// Faults T23, R4: an expression that is expensive for backtracking engines, and many files.
 #[test]
 fn a_search_takes_little_time() {
     let world = ToolFixture::new();

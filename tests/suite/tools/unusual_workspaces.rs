@@ -1,4 +1,4 @@
-//! Odd workspaces and odd calls.
+//! Unusual workspaces and unusual calls.
 
 use architect::port::{AuthorizationOutcome, Toolbox};
 use architect::types::{ToolCall, ToolStatus};
@@ -33,7 +33,7 @@ fn names_that_look_the_same_are_distinguished() {
     assert_eq!((world.read(composed), world.read(decomposed)), ("two\n".into(), "one\n".into()));
 }
 
-/// Faults R13, L46: what is nested without end is refused, not followed.
+/// Faults R13, L46: endless nesting is refused, not followed.
 #[test]
 fn what_is_nested_too_deeply_is_refused() {
     let world = ToolFixture::new();

@@ -1,4 +1,4 @@
-//! The statechart, drawn.
+//! The drawings of the statechart.
 
 use architect::machine::EventKind;
 use architect::machine::chart::{CHART_JSON, Chart, ChartTransition};
@@ -17,7 +17,7 @@ fn every_format_contains_every_state_and_transition() {
             assert!(drawing.contains(&id), "{id} is missing in {drawing}");
         }
     }
-    // What leaves every state as it is is drawn once, as a note.
+    // Transitions that leave every state unchanged are drawn once, as a note.
     let stays = |arrow: &&ChartTransition| arrow.event == EventKind::CommandEnded.as_str();
     let (staying, others): (Vec<_>, Vec<_>) = chart.transitions.iter().partition(stays);
     assert_eq!(staying.len(), chart.leaf_states().filter(|leaf| !leaf.is_final).count());

@@ -59,7 +59,7 @@ pub(crate) struct ViewFixture {
     pub(crate) turns: Vec<FakeCall>,
     pub(crate) rules: RunRules,
     pub(crate) messages: Vec<&'static str>,
-    /// When the user interrupts.
+    /// The time of the user's interrupt.
     pub(crate) interrupted: Option<RunTime>,
     pub(crate) info: RunInfo,
 }
@@ -186,7 +186,7 @@ impl MessageSource for ScriptedMessages {
     }
 }
 
-/// A writer whose bytes can be looked at.
+/// A writer whose bytes can be inspected.
 #[derive(Clone, Default)]
 pub(crate) struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! What people and programs get to see of a run.
+//! The output of a run for people and programs.
 
 mod chart;
 mod final_answer;

@@ -1,4 +1,4 @@
-//! Slow and stalled readers, readers that go away, and processes that end midway.
+//! Slow and stalled readers, readers that disconnect, and processes that end midway.
 
 use std::io::{self, PipeReader, Read};
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::fixture::{SharedBuffer, ViewFixture, call_turn, text_turn};
 
-/// More than any pipe holds.
+/// The size of a text that fits into no pipe, in bytes.
 const LARGE: usize = 10 << 20;
 
 fn large() -> ViewFixture {

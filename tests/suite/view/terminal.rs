@@ -1,4 +1,4 @@
-//! What is written to a terminal, whatever models, tools and users write.
+//! Output to a terminal, with arbitrary texts of models, tools and users.
 
 use std::sync::Arc;
 
@@ -114,7 +114,7 @@ fn a_terminal_log_streams_text_and_shows_durations() {
     "#);
 }
 
-/// Returns what stays on a terminal, with its colours.
+/// Returns the lines that stay on a terminal, with their colours.
 fn written_lines(text: &str) -> String {
     let mut lines = vec![String::new()];
     let mut rest = text;

@@ -344,7 +344,7 @@ fn a_click_opens_what_happened_and_a_search_finds_it() {
     let path = page("trace", &usual().html());
     browser.open(&path);
     browser.keep_screenshot("trace-light");
-    // Everything is on the first screen: what it is, what it cost, and the beginning of the waterfall.
+    // Everything is on the first screen: the session, the cost, and the beginning of the waterfall.
     let first =
         "return document.querySelector('.step').getBoundingClientRect().top < innerHeight / 2";
     assert_eq!(browser.run(first), json!(true));
@@ -374,7 +374,7 @@ fn a_click_opens_what_happened_and_a_search_finds_it() {
         const all = [...sub.querySelectorAll(':scope > .row .track i, :scope > .step > .row .track i')].map(box);\
         return [all.length, all.every(b => b.left >= call.left - 1 && b.right <= call.right + 4)]";
     assert_eq!(browser.run(bars), json!([4, true]));
-    // A search leaves the steps that contain the text, and opens and marks it.
+    // A search keeps only the steps that contain the text, opens them, and marks it.
     browser.type_into("#search", "counts_items");
     browser.wait_for("document.getElementById('found').value == '1 of 5'");
     let seen =
@@ -442,7 +442,7 @@ fn nothing_from_a_session_runs_or_loads_anything() {
     assert_eq!(browser.run("return window.ran ?? null"), json!(null));
     assert_eq!(browser.take_messages(), [""; 0]);
     assert_eq!(browser.take_requests(), [url(&path)]);
-    // Even if a text came into the page as it is, the policy of the page lets it do nothing.
+    // Even if a text got into the page unescaped, the policy of the page would keep it from doing anything.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();

@@ -214,7 +214,7 @@ fn an_api_key_is_sent_without_a_signature() {
     assert_eq!(request.header("x-amz-date"), None);
 }
 
-/// Returns an environment whose profile has a command that prints other keys each time, valid until then.
+/// Returns an environment whose profile has a command that prints other keys each time, valid until `expiration`.
 fn command_profile(folder: &Path, expiration: &str) -> impl Fn(&str) -> Option<String> + use<> {
     let count = folder.join("count").display().to_string();
     let json = format!(

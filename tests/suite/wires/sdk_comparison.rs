@@ -1,4 +1,4 @@
-//! Recordings are decoded like by the providers' own SDKs.
+//! Recordings are decoded as by the providers' own SDKs.
 //!
 //! `tests/recordings/sdk.py` recorded the results of the SDKs, which are converted here.
 

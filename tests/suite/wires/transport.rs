@@ -364,7 +364,7 @@ fn a_closed_idle_connection_is_replaced_once() {
     assert_eq!((fault.kind, server.requests().len()), (FaultKind::Connect, 1));
 }
 
-/// It has read the request, and may be paid for it.
+/// The server has read the request, and may be paid for it.
 #[test]
 fn a_request_that_a_server_has_kept_for_a_while_is_not_repeated() {
     let late = ScriptedReply::closed().after(Duration::from_millis(1_200));

@@ -152,7 +152,7 @@ fn the_key_of_a_service_account_gets_a_token_for_several_requests() {
         text.in_chunks(100),
         text.in_chunks(100),
         rejected,
-        // It is replaced before each request.
+        // The token is replaced before each request.
         token("canary-token-2", 0),
         token("canary-token-3", 3_600),
         text.in_chunks(100),

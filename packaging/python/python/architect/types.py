@@ -48,7 +48,7 @@ class FileModified(TypedDict):
     action: Literal["created", "modified", "deleted"]
 
 
-# What a machine takes.
+# The input of a machine.
 
 
 class Limits(TypedDict, total=False):
@@ -123,7 +123,7 @@ Event = dict[str, Any]
 """An event: an object whose only key is its kind. `architect.events` makes them."""
 
 
-# What a step returns.
+# The output of a step.
 
 
 class Call(TypedDict):

@@ -9,7 +9,7 @@ use crate::kit::cli::wait_for_exit;
 const PRICED: &str = "price = { input = 1.0, output = 10.0 }\nmax_output = 100\nrepeat = true\n\
     [[turn]]\ntext = \"Done.\"\nusage = { input = 2000, output = 100 }\n";
 
-/// What a run costs, in dollars.
+/// The cost of a run, in dollars.
 const RUN_COST: f64 = 0.003;
 
 fn batch() -> Batch {

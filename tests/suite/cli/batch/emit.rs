@@ -1,4 +1,4 @@
-//! Batches for schedulers: what is written, and what runs when a scheduler runs it.
+//! Batches for schedulers: the written files, and their runs by a scheduler.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -114,7 +114,7 @@ fn a_part_at_its_time_limit_is_queued_again_and_a_cancelled_one_is_not() {
         assert_eq!(ran.code, 143, "{}", ran.err);
         assert_eq!(batch.cli.read("log"), expected);
     }
-    // Without the delay: what another job of the same part does.
+    // Without the delay: the run of another job with the same part.
     batch.cli.write("script.toml", &appending(0));
     let ran =
         wait_for_exit(batch.script(&["job.sh", "last"]).env("SLURM_JOB_ID", "9").spawn().unwrap());
@@ -153,8 +153,8 @@ fn nothing_is_written_for_a_batch_that_can_not_run_there() {
     assert!(ran.err.contains("an option has a secret"), "{}", ran.err);
 }
 
-/// The fields of a Job that are used, as in the published schema `batch/v1`: those of an object are those with its path
-/// before them. Elements of a list have the path of the list.
+/// The used fields of a Job, as in the published schema `batch/v1`: the fields of an object, after its path. Elements
+/// of a list have the path of the list.
 const FIELDS: &[(&str, &[&str])] = &[
     ("", &["apiVersion", "kind", "metadata", "spec"]),
     ("metadata", &["name", "labels"]),
@@ -233,7 +233,7 @@ const FIELDS: &[(&str, &[&str])] = &[
     ("spec.template.spec.volumes.emptyDir", &[]),
 ];
 
-/// Reads the part of YAML that is written: blocks, and values in one line.
+/// Reads the part of YAML that the program writes: blocks, and values in one line.
 struct YamlReader<'a>(Vec<(usize, &'a str)>);
 
 impl<'a> YamlReader<'a> {
@@ -371,7 +371,7 @@ fn the_containers_of_a_job_run_all_cells() {
     let job = YamlReader::read(&emitted.out);
     let container = &job["spec"]["template"]["spec"]["containers"][0];
     let words = |key: &str| container[key].as_array().unwrap().clone();
-    // As Kubernetes reads them: no word has a variable, and $$ is $.
+    // As Kubernetes reads them: no word has a variable, and $$ stands for $.
     let words: Vec<String> = [words("command"), words("args")]
         .concat()
         .iter()

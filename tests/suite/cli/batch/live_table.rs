@@ -36,7 +36,7 @@ fn each_running_task_and_the_totals_are_shown_until_the_batch_ends() {
             return;
         };
         terminal.wait_until("both commands", |shown| shown.matches(" run_command → ").count() == 2);
-        // The totals are taken once a second.
+        // The totals are computed once a second.
         let parts = ["$0.10/$2.00", "slow-a ", "slow-b ", "1/3 done · 2 running", " left"];
         let shown =
             terminal.wait_until("the table", |shown| parts.iter().all(|part| shown.contains(part)));
@@ -51,7 +51,7 @@ fn each_running_task_and_the_totals_are_shown_until_the_batch_ends() {
         let shown = terminal.wait_for("exit 130");
         assert!(shown.contains("‖ slow-a stopped") && shown.contains("‖ slow-b"), "{shown}");
         assert!(!shown.contains("run_command") && !shown.contains(" running ·"), "{shown}");
-        // With what the tasks have spent that were stopped.
+        // The total includes the costs of the stopped tasks.
         assert!(shown.contains("\n$0.101100; the results"), "{shown}");
         assert_eq!(terminal.cursor_is_visible(), "1", "{shown}");
     }

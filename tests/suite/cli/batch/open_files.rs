@@ -5,10 +5,11 @@ use std::process::Command;
 use super::fixture::{Batch, COMMAND};
 use crate::kit::cli::{CommandResult, wait_for_exit};
 
-/// A script whose command lasts, so that all cells have theirs open.
+/// A script with a long command, so that all cells have their files open at the same time.
 const LASTING: &str = "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"echo ran >> ran; sleep 0.5\" } }]\n[[turn]]\ntext = \"Done.\"\n";
 
-/// Runs sixteen tasks at once with a limit that is not enough for them; `option` says whether it can be raised.
+/// Runs sixteen tasks at once with a limit that is too low for them; `option` determines whether the limit can be
+/// raised.
 fn run(batch: &Batch, option: &str) -> CommandResult {
     let mut command = Command::new("sh");
     let line = format!("ulimit {option} 128; exec \"$0\" \"$@\"");

@@ -43,7 +43,7 @@ fn each_task_has_a_worktree_of_its_own_and_leaves_a_patch() {
     let batch = on_repository();
     let ran = batch.run(&["--jobs", "2"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
-    // Commands of the model, and those of the manifest: no one gets in the way of another.
+    // Neither commands of the model nor those of the manifest disturb each other.
     assert!(!ran.err.contains("warn: "), "{}", ran.err);
     let listed = batch.cli.run(&["sessions", "list"]);
     assert!(!listed.err.contains("was open to others"), "{}", listed.err);
@@ -54,7 +54,7 @@ fn each_task_has_a_worktree_of_its_own_and_leaves_a_patch() {
     let results = batch.results();
     assert_eq!(checks(&results[0]), [true, true], "{}", results[0]);
     assert_eq!(checks(&results[1]), [true, false], "{}", results[1]);
-    // The patch has what the task changed, and not what its setup made.
+    // The patch has the changes of the task, and not those of its setup.
     let patch = fs::read_to_string(results[0]["patch_file"].as_str().unwrap()).unwrap();
     assert!(patch.contains("+++ b/ran\n") && !patch.contains("setup.txt"), "{patch}");
     git(&batch, "repo", &["apply", "--check", results[0]["patch_file"].as_str().unwrap()]);

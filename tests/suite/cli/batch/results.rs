@@ -1,4 +1,4 @@
-//! What a batch leaves behind.
+//! The results of a batch.
 
 use std::fs;
 
@@ -28,7 +28,8 @@ fn every_cell_has_a_result_and_a_session() {
     assert_eq!(ran.code, 0, "{}", ran.err);
 }
 
-/// No one is asked. A model that goes on without the call may still succeed, so the command says what was denied.
+/// No user can be asked. A model that continues without the call may still succeed, so the command reports the denied
+/// calls.
 #[test]
 fn denied_calls_are_reported_once() {
     let batch = Batch::with_tasks(&["a", "b"], &appending(0));
@@ -131,7 +132,7 @@ fn failures_are_retried_on_request_by_their_exit_codes() {
     let codes = [("a".to_owned(), json!(1)), ("b".to_owned(), json!(4))];
     assert_eq!(batch.by_id("exit_code"), codes);
     let before = batch.by_id("session_id");
-    // Whatever was wrong with the model is fixed.
+    // The models work again.
     batch.cli.write("script.toml", ANSWER).write("auth.toml", ANSWER);
     assert_eq!(batch.run(&[]).code, 2);
     assert_eq!(batch.by_id("session_id"), before);
@@ -141,7 +142,7 @@ fn failures_are_retried_on_request_by_their_exit_codes() {
     assert_eq!(batch.by_id("exit_code"), codes, "{}", ran.err);
 }
 
-/// A scheduler that sees this code starts nothing more with that key.
+/// A scheduler that receives this code starts no further tasks with that key.
 #[test]
 fn a_batch_whose_key_is_rejected_everywhere_ends_with_the_code_of_that() {
     let batch = Batch::with_tasks(&["a", "b"], "[[turn]]\nerror = { kind = \"auth\" }\n");
@@ -279,7 +280,8 @@ fn results_without_the_log_of_their_cells_are_not_made_again() {
 fn a_full_disk_stops_a_batch_and_with_space_it_goes_on() {
     let batch = Batch::with_tasks(&["a", "b", "c"], &appending(0));
     let log = batch.cli.path("strace");
-    // Of each thread, the first file is still written: of a worker, that the setup of its first cell is done.
+    // The first file of each thread is still written: for a worker, the record that the setup of its first cell is
+    // done.
     let how = ["-f", "-qq", "-e", "trace=renameat", "-e", "inject=renameat:error=ENOSPC:when=2+"];
     let Ok(child) = under_strace(&batch.cli.command(&COMMAND), &log, &how).spawn() else {
         return eprintln!("skipped: there is no strace");
@@ -291,6 +293,6 @@ fn a_full_disk_stops_a_batch_and_with_space_it_goes_on() {
     let ran = batch.run(&[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains("(3 of 3)"), "{}", ran.err);
-    // The failure may also have met the supervisor of a command, which was not run then.
+    // The failure may also have hit the supervisor of a command; that command did not run.
     assert!(["a", "b", "c"].iter().all(|id| batch.runs_of(id) <= 1));
 }

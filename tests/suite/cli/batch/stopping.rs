@@ -1,4 +1,4 @@
-//! A batch that is stopped goes on where it was.
+//! A stopped batch continues where it was.
 
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::fixture::{ANSWER, Batch, COMMAND, appending};
 use crate::kit::cli::{CommandResult, wait_for_exit, wait_until};
 
-/// A delay that no test waits for.
+/// A delay that exceeds every test, in milliseconds.
 const LONG: u64 = 600_000;
 
 fn begin(batch: &Batch, args: &[&str]) -> Child {
@@ -74,7 +74,7 @@ fn the_second_signal_ends_it_at_once() {
     std::thread::sleep(Duration::from_millis(200));
     let ran = interrupt(child, Signal::INT);
     assert_eq!(ran.code, 130, "{}", ran.err);
-    // A batch that waits for its tasks says what became of them.
+    // A batch that waits for its tasks reports their results.
     assert_eq!(ran.out, "", "{}", ran.err);
 }
 

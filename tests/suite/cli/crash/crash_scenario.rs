@@ -1,4 +1,4 @@
-//! A session that is killed, and the assertions on what it leaves.
+//! A session that is killed, and assertions about its remains.
 //!
 //! A file is read, one is written, a command runs, and both kinds of change are made in one step. The model's reply depends
 //! on the number of its replies alone, so that it is the same in every process.
@@ -17,7 +17,7 @@ use crate::kit::chat;
 use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit, wait_until};
 use crate::kit::server::{MAX_WAIT, ReceivedRequest, ScriptedReply, Server};
 
-/// How many replies the model has.
+/// The number of the model's replies.
 pub(super) const TURNS: usize = 5;
 
 /// The workspace, the home, and the model.
@@ -98,7 +98,7 @@ impl CrashScenario {
         self.gate.open(until);
     }
 
-    /// Waits until the model was asked for so many replies.
+    /// Waits until this number of replies was requested from the model.
     pub(super) fn wait_for(&self, requests: usize) {
         self.server.wait_for(requests);
     }
@@ -179,7 +179,7 @@ impl CrashScenario {
         found
     }
 
-    /// Asserts that everything that was reported of the run is stored.
+    /// Asserts that all reported events of the run are stored.
     pub(super) fn assert_reported_is_stored(&self, reported: &str, case: &str) {
         let reported = reported.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let reported: Vec<Value> = reported.collect();
@@ -189,7 +189,7 @@ impl CrashScenario {
             return;
         };
         let (records, moves) = self.records(session);
-        // A failure of the journal can't be stored in it.
+        // The journal can't store its own failure.
         let changes = reported
             .iter()
             .filter(|event| event["type"] == "state_change" && event["event"] != "STORE_FAILED");
@@ -230,7 +230,7 @@ impl CrashScenario {
         assert!(a.contains(&file("a.txt").as_deref()), "{case}: {reported:?}");
         let b = effect("c4").possible_contents(vec![None], new);
         assert!(b.contains(&file("d/b.txt").as_deref()), "{case}: {reported:?}");
-        // The effect of a command that was not waited for is unknown.
+        // The effect of a command is unknown if the run did not wait for it.
         let log = match effect("c2") {
             CallEffect::Complete => vec![1],
             CallEffect::None if !reported.contains_key("c2") => vec![0],
@@ -252,7 +252,7 @@ impl CrashScenario {
         assert_eq!(reported.len(), 5, "{case}: {reported:?}");
     }
 
-    /// Resumes the session, and checks everything that it leaves. Returns whether there was one.
+    /// Resumes the session, and checks its remains. Returns whether there was a session.
     pub(super) fn resume_and_check(&self, case: &str) -> bool {
         assert!(self.command_runs() <= 1, "{case}: the command ran twice");
         let Some(session) = self.session() else {
@@ -285,14 +285,14 @@ impl CrashScenario {
     }
 }
 
-/// The effect of a call, as far as its result shows.
+/// The effect of a call, according to its result.
 #[derive(Clone, Copy)]
 enum CallEffect {
-    /// It had its effect.
+    /// The call had its effect.
     Complete,
-    /// It had none.
+    /// The call had no effect.
     None,
-    /// It is unknown.
+    /// The effect is unknown.
     Unknown,
 }
 
@@ -307,7 +307,7 @@ impl CallEffect {
         }
     }
 
-    /// Returns what a file may be after the call, which may have been any of these before.
+    /// Returns the possible contents of a file after the call, from those before it.
     fn possible_contents<'a>(
         self,
         before: Vec<Option<&'a str>>,
@@ -321,7 +321,7 @@ impl CallEffect {
     }
 }
 
-/// Returns the length of the whole lines.
+/// Returns the length of the complete lines.
 fn complete_lines_len(journal: &[u8]) -> usize {
     journal.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
 }

@@ -1,4 +1,4 @@
-//! Every sync of a run, by file, and that none comes after an effect that depends on it.
+//! Every sync of a run, by file; no sync comes after an effect that depends on it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use super::strace;
 use super::tracing_unavailable;
 use crate::kit::cli::{CliFixture, wait_for_exit};
 
-/// A text that stands in a file of its own, an output that is kept whole, and a file that is edited.
+/// A text in a file of its own, an output that is stored in full, and a file that is edited.
 const SCRIPT: &str = r#"
 [[turn]]
 calls = [{ name = "run_command", arguments = { command = "seq 40000; touch b.txt" } }]
@@ -18,7 +18,7 @@ calls = [{ name = "write_file", arguments = { path = "a.txt", content = "1\n" } 
 text = "LONG"
 "#;
 
-/// Returns what `strace` saw of a run, line by line.
+/// Returns the calls of a run that `strace` recorded, line by line.
 fn watched(world: &CliFixture, durability: &str) -> String {
     let model = world.script_model(&SCRIPT.replace("LONG", &"long ".repeat(20_000)));
     let set = format!("sessions.durability={durability}");
@@ -32,7 +32,7 @@ fn watched(world: &CliFixture, durability: &str) -> String {
     fs::read_to_string(log).unwrap()
 }
 
-/// Returns the file that a call is about.
+/// Returns the file of a call.
 fn file(line: &str) -> Option<&str> {
     line.split_once('<')?.1.split_once('>').map(|(file, _)| file)
 }
@@ -41,7 +41,7 @@ fn is_journal(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|ending| ending == "jsonl")
 }
 
-/// Returns what kind of file it is, whatever its name is this time.
+/// Returns the kind of a file, independent of its random names.
 fn kind(world: &CliFixture, path: &str) -> String {
     let path = path.strip_suffix("(deleted)").unwrap_or(path);
     let root = world.home().canonicalize().unwrap();
@@ -73,7 +73,7 @@ fn syncs(world: &CliFixture, log: &str) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Without any one of these, something that was acknowledged can be lost, or half of it.
+/// Without any one of these syncs, an acknowledged change can be lost, or half of it.
 #[test]
 fn each_file_is_made_durable_exactly_so_often() {
     if let Some(why) = tracing_unavailable() {
@@ -86,9 +86,9 @@ fn each_file_is_made_durable_exactly_so_often() {
     let expected = [
         // Before each of three model calls, the command, the edit, the check of the answer, and the end.
         (7, format!("fdatasync {state}/sessions/ID.jsonl")),
-        // The header, before the journal has its name.
+        // The header, before the journal gets its name.
         (1, format!("fdatasync {state}/sessions/.new")),
-        // Each folder that was made, by the one around it.
+        // For each new folder, the folder around it.
         (1, "fsync home".to_owned()),
         (1, "fsync home/.local".to_owned()),
         (1, "fsync home/.local/state".to_owned()),
@@ -108,13 +108,13 @@ fn each_file_is_made_durable_exactly_so_often() {
         expected.iter().map(|(count, what)| format!("{count} {what}")).collect();
     expected.sort_by(|a, b| a.split_once(' ').unwrap().1.cmp(b.split_once(' ').unwrap().1));
     assert_eq!(found, expected);
-    // With the other durability only the user's own files are.
+    // With the other durability, only the user's own files are synced.
     let world = CliFixture::new();
     let os = syncs(&world, &watched(&world, "os"));
     assert_eq!(os.into_iter().collect::<Vec<_>>(), [("fsync work/.staged".to_owned(), 1)]);
 }
 
-/// Invariant 27: no effect comes before what justifies it is durable.
+/// Invariant 27: no effect comes before its reason is durable.
 #[test]
 fn nothing_is_done_while_the_journal_is_not_durable() {
     if let Some(why) = tracing_unavailable() {
@@ -137,7 +137,7 @@ fn nothing_is_done_while_the_journal_is_not_durable() {
     assert!(effects >= 2, "{log}");
 }
 
-/// Returns what a command makes durable.
+/// Returns the syncs of a command, by file.
 fn synced(world: &CliFixture, args: &[&str], how: &[&str]) -> BTreeMap<String, usize> {
     let log = world.home().join("strace.log");
     let how = [&["-f", "-y", "-s", "0"], how].concat();
@@ -147,14 +147,14 @@ fn synced(world: &CliFixture, args: &[&str], how: &[&str]) -> BTreeMap<String, u
     syncs(world, &fs::read_to_string(log).unwrap())
 }
 
-/// Returns how often anything was made durable whose name begins so.
+/// Returns the number of syncs of files whose name begins so.
 fn count(syncs: &BTreeMap<String, usize>, what: &str) -> usize {
     syncs.iter().filter(|(name, _)| name.starts_with(what)).map(|(_, count)| count).sum()
 }
 
 const SESSIONS: &str = "fsync home/.local/state/architect/sessions";
 
-/// Returns a world with a session that has kept an output.
+/// Returns a world with a session that has stored an output.
 fn kept_records() -> (CliFixture, String) {
     let world = CliFixture::new();
     let script = SCRIPT.replace("LONG", "Done.");
@@ -176,7 +176,7 @@ fn a_copy_of_a_session_is_durable_before_it_has_its_name() {
     assert_eq!(count(&forked, &format!("{SESSIONS}/.new")), 1, "{forked:?}");
     assert_eq!(count(&forked, &format!("{SESSIONS}/ID/outputs")), 1, "{forked:?}");
     assert_eq!(forked.get(SESSIONS), Some(&1), "{forked:?}");
-    // Where there are no hard links, the outputs are copied.
+    // On file systems without hard links, the outputs are copied.
     let forked = synced(&world, &fork, &["-e", "inject=linkat:error=EPERM"]);
     assert_eq!(count(&forked, &format!("{SESSIONS}/ID/outputs/")), 1, "{forked:?}");
     let exported = world.run(&["sessions", "export", "last"]).out;

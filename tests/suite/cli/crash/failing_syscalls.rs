@@ -7,11 +7,11 @@ use super::{
 };
 use crate::kit::cli::{CommandResult, wait_for_exit};
 
-/// Calls that start something, or clear away what is no longer needed: what they may fail with is another matter.
+/// Calls that start something, or clear away leftovers: their failures have other consequences.
 const OTHER_SYSCALLS: [&str; 6] =
     ["clone", "clone3", "shutdown", "socketpair", "unlink", "unlinkat"];
 
-/// What can happen to a call. One that is interrupted is made again, so it can't be interrupted for ever.
+/// The faults of a call. An interrupted call is repeated, so it can't be interrupted for ever.
 const FAULTS: [SyscallFault; 5] = [
     SyscallFault::Fail("ENOSPC"),
     SyscallFault::Fail("EIO"),
@@ -20,11 +20,11 @@ const FAULTS: [SyscallFault; 5] = [
     SyscallFault::FailEver("EIO"),
 ];
 
-/// The run reported its end, as text and as a document, and both are true.
+/// Asserts that the run reported its end, as text and as a document, and that both are correct.
 fn is_honest(story: &CrashScenario, ran: &CommandResult, case: &str) {
     assert!((0..5).contains(&ran.code) && !ran.err.contains("panicked"), "{case}: {}", ran.err);
     if ran.out.is_empty() && case.starts_with("inject=write:") {
-        // Who can't write anything has only this left.
+        // If nothing can be written, only the exit code is left.
         return assert_eq!(ran.code, 1, "{case}");
     }
     let lines = ran.lines();
@@ -37,7 +37,7 @@ fn is_honest(story: &CrashScenario, ran: &CommandResult, case: &str) {
     }
 }
 
-/// Lets a call of the first thread fail, and goes on with what is left.
+/// Lets a call of the first thread fail, and resumes the session.
 fn survives(call: &Syscall, fault: SyscallFault) {
     let story = CrashScenario::new();
     let ran = run(&story, call, fault);
@@ -48,7 +48,7 @@ fn survives(call: &Syscall, fault: SyscallFault) {
     story.resume_and_check(&case);
 }
 
-/// Faults S3, S4 and G14: the run, when a call fails with which it drives and journals.
+/// Faults S3, S4 and G14: a run in which a call for its control or its journal fails.
 #[test]
 fn a_failing_system_call_ends_the_run_with_an_error_or_has_no_effect() {
     if let Some(why) = tracing_unavailable() {
@@ -56,7 +56,8 @@ fn a_failing_system_call_ends_the_run_with_an_error_or_has_no_effect() {
     }
     let mut calls = main_thread_syscalls(false);
     calls.retain(|call| !OTHER_SYSCALLS.contains(&&*call.name));
-    // Each call in two ways, and each way at the same number of calls; `every_call_fails_in_every_way` has the rest.
+    // Two faults for each call, and each fault for the same number of calls; `every_call_fails_in_every_way` has the
+    // rest.
     let ways = |index: usize| [FAULTS[index % 5], FAULTS[(index + 2) % 5]];
     let cases = calls.iter().enumerate().flat_map(|(index, call)| ways(index).map(|f| (call, f)));
     let all = count_cases(cases, |(call, fault)| {

@@ -4,7 +4,7 @@ use super::strace;
 use super::tracing_unavailable;
 use crate::kit::cli::{CliFixture, wait_for_exit};
 
-/// Fault R15: a file that can't be read for ever so long costs its own result, and no limit is overshot for its sake.
+/// Fault R15: a file that can't be read for a long time affects only its own result, and the limits still hold.
 #[test]
 fn a_file_system_that_hangs_does_not_hold_the_run() {
     if let Some(why) = tracing_unavailable() {

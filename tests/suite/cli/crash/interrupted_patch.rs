@@ -32,7 +32,7 @@ patch = """
 text = "Done."
 "#;
 
-/// Fault T24: the files that were not yet in their places lie ready beside them.
+/// Fault T24: the files that were not yet in their places are ready beside them.
 #[test]
 fn a_patch_that_was_cut_off_is_completed_by_the_resume() {
     if let Some(why) = tracing_unavailable() {
@@ -69,7 +69,7 @@ fn a_patch_that_was_cut_off_is_completed_by_the_resume() {
         let left = std::fs::read_dir(world.path("")).unwrap().flatten();
         assert_eq!(left.count(), FILES.len(), "{nth}");
         let shown = world.run(&["sessions", "show", "last"]).out;
-        // What is reported as completed is durable.
+        // Files that are reported as completed are durable.
         let folder = format!("<{}>", world.path(".").canonicalize().unwrap().display());
         let synced = std::fs::read_to_string(&log).unwrap();
         let renamed = if new == 0 { 0 } else { FILES.len() - new };

@@ -1,4 +1,4 @@
-//! Killed in a system call.
+//! Runs that are killed in a system call.
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::kit::cli::{CommandResult, wait_for_exit};
 
-/// Kills the run in this call, and goes on with it. Returns whether the call was made at all.
+/// Kills the run in this call, and resumes it. Returns whether the call was made at all.
 fn killed(call: &Syscall) -> bool {
     let story = CrashScenario::new();
     let ran = run(&story, call, SyscallFault::Kill);
@@ -17,7 +17,7 @@ fn killed(call: &Syscall) -> bool {
     check_resume(&story, &ran, &case)
 }
 
-/// Goes on with a run that may have been killed. Returns whether it was.
+/// Resumes a run that may have been killed. Returns whether it was.
 fn check_resume(story: &CrashScenario, ran: &CommandResult, case: &str) -> bool {
     story.assert_reported_is_stored(&ran.out, case);
     story.assert_cleaned_up(case);
@@ -28,7 +28,7 @@ fn check_resume(story: &CrashScenario, ran: &CommandResult, case: &str) -> bool 
     ran.code == -1
 }
 
-/// Fault S1: the run, killed in each system call with which it drives and journals.
+/// Fault S1: the run, killed in each system call for its control or its journal.
 #[test]
 fn a_run_survives_being_killed_in_any_system_call() {
     if let Some(why) = tracing_unavailable() {
@@ -51,7 +51,7 @@ fn interrupted() -> CrashScenario {
     story
 }
 
-/// Fault S18: going on, killed in each system call, can be gone on with.
+/// Fault S18: a resumed run that is killed in any system call can be resumed again.
 #[test]
 fn going_on_survives_being_killed_in_any_system_call() {
     if let Some(why) = tracing_unavailable() {
@@ -79,7 +79,7 @@ fn going_on_survives_being_killed_in_any_system_call() {
     assert!(all > 30 && met * 10 > all * 9, "{met} of {all}");
 }
 
-/// Kills the run in this call of a tool, and goes on with it. Returns whether the call was made at all.
+/// Kills the run in this call of a tool, and resumes it. Returns whether the call was made at all.
 fn killed_in_tool(turn: usize, call: &Syscall) -> bool {
     let how = SyscallFault::Kill.strace_option(call);
     let PausedRun { story, child, watch } = PausedRun::before(turn, &["-e", &how]).unwrap();
@@ -90,7 +90,7 @@ fn killed_in_tool(turn: usize, call: &Syscall) -> bool {
     check_resume(&story, &ran, &case)
 }
 
-/// Fault S1: the run, killed in each system call with which a tool writes files or runs a command.
+/// Fault S1: the run, killed in each system call by which a tool writes files or runs a command.
 #[test]
 fn a_run_survives_being_killed_in_any_system_call_of_a_tool() {
     let mut cases = Vec::new();
@@ -105,8 +105,8 @@ fn a_run_survives_being_killed_in_any_system_call_of_a_tool() {
     assert!(all > 20 && met * 10 > all * 8, "{met} of {all}");
 }
 
-/// The same for each call of each thread and process that a run has, commands and their supervisors included, and of
-/// whatever name: each of them that makes the call is killed. Where that is not the engine, the run goes on.
+/// The same for each call of each thread and process of a run, including commands and their supervisors, and for calls
+/// of all names: each process that makes the call is killed. Unless this is the engine, the run continues.
 #[test]
 #[ignore = "takes minutes"]
 fn a_run_survives_the_death_of_any_of_its_processes_in_any_system_call() {

@@ -1,4 +1,4 @@
-//! The command killed in each of its system calls, or each of them failing; and then gone on with.
+//! The command, killed in each of its system calls, or with each of them failing, and then resumed.
 
 mod crash_scenario;
 mod durability;
@@ -25,7 +25,7 @@ use self::crash_scenario::CrashScenario;
 use self::strace::{StraceWatch, Syscall, SyscallFault};
 use crate::kit::cli::{CommandResult, wait_for_exit};
 
-/// Does something for each case on both cores, and returns for how many it was true.
+/// Does something for each case on both cores, and returns the number of cases for which it returned true.
 fn count_cases<T: Send>(
     cases: impl IntoIterator<Item = T>,
     work: impl Fn(T) -> bool + Sync,
@@ -47,7 +47,7 @@ fn count_cases<T: Send>(
     count.into_inner().unwrap()
 }
 
-/// Returns why nothing can be traced here.
+/// Returns the reason why tracing is unavailable, if it is.
 fn tracing_unavailable() -> Option<String> {
     let story = CrashScenario::new();
     let command = strace::under_strace(&story.command(), &log(&story), &["-e", "trace=exit_group"]);
@@ -65,7 +65,7 @@ fn log(story: &CrashScenario) -> PathBuf {
     story.fixture.home().join("strace.log")
 }
 
-/// Runs the story with this happening to a call of its first thread.
+/// Runs the story with this fault in a call of its first thread.
 fn run(story: &CrashScenario, call: &Syscall, fault: SyscallFault) -> CommandResult {
     let how = fault.strace_option(call);
     wait_for_exit(
@@ -73,7 +73,7 @@ fn run(story: &CrashScenario, call: &Syscall, fault: SyscallFault) -> CommandRes
     )
 }
 
-/// Returns the calls of the first thread, which journals and drives.
+/// Returns the calls of the first thread, which controls the run and writes the journal.
 fn main_thread_syscalls(all: bool) -> Vec<Syscall> {
     let story = CrashScenario::new();
     let ran =
@@ -82,7 +82,7 @@ fn main_thread_syscalls(all: bool) -> Vec<Syscall> {
     strace::observable_calls(&log(&story), all)
 }
 
-/// A run that waits for the model's reply to a step, and a watch over its tools.
+/// A run that waits for the model's reply to a step, and a trace of its tools.
 struct PausedRun {
     story: CrashScenario,
     child: Child,
@@ -90,7 +90,7 @@ struct PausedRun {
 }
 
 impl PausedRun {
-    /// Lets a run get to this reply.
+    /// Lets a run continue to this reply.
     fn before(turn: usize, how: &[&str]) -> Result<Self, String> {
         let story = CrashScenario::with_replies(turn);
         let mut child = story.command().spawn().unwrap();

@@ -4,8 +4,8 @@ use super::crash_scenario::CrashScenario;
 use super::strace::{Syscall, SyscallFault};
 use super::{count_cases, main_thread_syscalls, run, tracing_unavailable};
 
-/// Sends the signal in a call of the first thread, and goes on with what is left. Returns whether the program has ended
-/// with the code of the signal.
+/// Sends the signal in a call of the first thread, and resumes the session. Returns whether the program has ended with
+/// the code of the signal.
 fn ends_with_its_code(call: &Syscall, signal: &'static str, code: i32) -> bool {
     let story = CrashScenario::new();
     let fault = SyscallFault::Signal(signal);
@@ -26,7 +26,7 @@ fn ends_with_its_code(call: &Syscall, signal: &'static str, code: i32) -> bool {
     ran.code == code
 }
 
-/// Faults G1 and G5, at every moment: in each file that is opened, and in each system call of a run.
+/// Faults G1 and G5, at every moment: at each file that is opened, and in each system call of a run.
 #[test]
 fn a_signal_at_any_moment_ends_the_program_with_its_code_and_a_whole_journal() {
     if let Some(why) = tracing_unavailable() {

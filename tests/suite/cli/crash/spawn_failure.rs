@@ -20,7 +20,7 @@ calls = [
 text = "Done."
 "#;
 
-/// Runs the script while each thread can start so many others, and no more.
+/// Runs the script while each thread can start only this number of others.
 fn with_threads(most: usize) -> CommandResult {
     let world = CliFixture::new();
     let folder = world.home().join(".config/architect");
@@ -39,7 +39,7 @@ fn with_threads(most: usize) -> CommandResult {
     )
 }
 
-/// Fault R2: however few threads there are, a run has a result, says the truth, and breaks down nowhere.
+/// Fault R2: with any number of threads, a run has a result, reports correctly, and does not panic.
 #[test]
 fn a_run_without_threads_has_a_result() {
     if let Some(why) = tracing_unavailable() {

@@ -1,4 +1,4 @@
-//! `strace`, which sees the system calls of a process, kills it in one of them, or lets one of them fail.
+//! `strace`, which records the system calls of a process, kills it in one of them, or lets one of them fail.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -13,14 +13,14 @@ use wait_timeout::ChildExt as _;
 use crate::kit::harmless_syscalls::HARMLESS_SYSCALLS;
 use crate::kit::server::MAX_WAIT;
 
-/// One system call: its name, and how many calls of that name its thread had made with it.
+/// One system call: its name, and its number among the calls of that name by its thread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::cli) struct Syscall {
     pub(in crate::cli) name: String,
     pub(in crate::cli) nth: usize,
 }
 
-/// What is to happen to a call.
+/// The fault of a call.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cli) enum SyscallFault {
     /// The process is killed in it.
@@ -48,8 +48,8 @@ impl SyscallFault {
     }
 }
 
-/// Returns a command that runs another one under `strace`. It watches the first thread alone, so that every call has a
-/// number that is the same each time.
+/// Returns a command that runs another one under `strace`. It traces the first thread alone, so that every call has the
+/// same number each time.
 pub(in crate::cli) fn under_strace(command: &Command, log: &Path, how: &[&str]) -> Command {
     let mut strace = Command::new("strace");
     strace.arg("-o").arg(log).args(how).arg("--");
@@ -64,7 +64,7 @@ pub(in crate::cli) fn under_strace(command: &Command, log: &Path, how: &[&str]) 
     strace
 }
 
-/// A `strace` that watches threads of a process that runs.
+/// A `strace` that traces threads of a running process.
 pub(super) struct StraceWatch {
     strace: Child,
     _output: Receiver<String>,
@@ -75,7 +75,7 @@ impl StraceWatch {
     ///
     /// # Errors
     ///
-    /// Says why that is not possible here.
+    /// Returns the reason why that is impossible here.
     #[allow(clippy::zombie_processes)] // it is waited for in `end`
     pub(super) fn tools(process: u32, log: &Path, how: &[&str]) -> Result<Self, String> {
         let threads = tool_threads(process);
@@ -104,7 +104,7 @@ impl StraceWatch {
         Ok(Self { strace, _output: output })
     }
 
-    /// Waits until nothing is left to be watched.
+    /// Waits until no traced thread is left.
     pub(super) fn end(mut self) {
         let ended = self.strace.wait_timeout(MAX_WAIT).unwrap();
         if ended.is_none() {
@@ -123,7 +123,7 @@ fn tool_threads(process: u32) -> Vec<String> {
     tasks.filter(is_tool).map(|task| task.file_name().to_str().unwrap().to_owned()).collect()
 }
 
-/// Returns the lines that a child says, as they come.
+/// Returns the lines that a child prints, as they come.
 fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (send, receive) = unbounded();
     thread::spawn(move || {
@@ -139,7 +139,7 @@ pub(in crate::cli) fn observable_calls(log: &Path, all: bool) -> Vec<Syscall> {
     let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
     let mut calls = BTreeSet::new();
     for line in text.lines() {
-        // Before each call stands its thread, where there are several.
+        // If there are several threads, the line begins with the thread.
         let (thread, line) = match line.split_once(' ') {
             Some((thread, rest)) if thread.bytes().all(|byte| byte.is_ascii_digit()) => {
                 (thread, rest.trim_start())

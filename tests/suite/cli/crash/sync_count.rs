@@ -1,4 +1,4 @@
-//! How often a run waits for the disk.
+//! The number of times that a run waits for the disk.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::kit::chat;
 use crate::kit::cli::{CliFixture, wait_for_exit};
 use crate::kit::server::Server;
 
-/// Returns how often a run of so many steps, each of which writes a file, makes something durable.
+/// Returns the number of syncs of a run with so many steps, each of which writes a file.
 fn syncs(steps: usize) -> usize {
     let world = CliFixture::new();
     let call = |step: usize| format!(r#"{{"path": "{step}.txt", "content": "text\n"}}"#);
@@ -23,8 +23,8 @@ fn syncs(steps: usize) -> usize {
     text.lines().filter(|line| line.contains("sync") && !line.contains("resumed>")).count()
 }
 
-/// Before the request, the recorded contents, before the tool, and the file itself: whatever else a step does, it waits for
-/// nothing else.
+/// The request, the recorded contents, the call of the tool, and the written file are synced; no other action of a step
+/// waits for the disk.
 #[test]
 fn a_step_makes_four_syncs_at_the_most() {
     if let Some(why) = tracing_unavailable() {

@@ -1,4 +1,4 @@
-//! System calls that fail in a worktree's life: while it is made, used, merged, resumed or removed.
+//! System calls that fail in a worktree's life: at its creation, use, merge, resume or removal.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,9 +19,9 @@ use crate::kit::system::wait_within;
 struct LifePart {
     name: &'static str,
     has_git: bool,
-    /// What a run in the worktree has done before; `None` if the command makes the worktree.
+    /// The command line of an earlier run in the worktree; `None` if the command makes the worktree.
     work: Option<&'static str>,
-    /// What the model runs in the command, if it runs a model.
+    /// The command line that the model runs during the command, if the command runs a model.
     line: Option<&'static str>,
     args: &'static [&'static str],
 }
@@ -79,7 +79,7 @@ const LIFE: [LifePart; 10] = [
     },
 ];
 
-/// A system call in which something fails, and in which processes.
+/// A failure in a system call, and the processes in which it occurs.
 #[derive(Clone, Debug)]
 struct Failure {
     call: Syscall,
@@ -88,7 +88,7 @@ struct Failure {
     is_everywhere: bool,
 }
 
-/// What a command may change, and what belongs to the user.
+/// The files that a command may change, and the state that belongs to the user.
 #[derive(Clone, Debug, PartialEq)]
 struct View {
     files: Snapshot,
@@ -132,7 +132,7 @@ impl LifePart {
         project
     }
 
-    /// Returns what the model plays: the work, the line of the command, and answers if that is repeated.
+    /// Returns the model's script: the work, the line of the command, and answers for a repetition.
     fn script(&self, work: &str) -> String {
         command_script(work)
             + &self.line.map(command_script).unwrap_or_default()
@@ -169,7 +169,8 @@ impl LifePart {
         (strace::observable_calls(&log, all), View::of(&project))
     }
 
-    /// Lets a call fail, and checks what is left, and that the same command works afterwards. Returns whether it failed.
+    /// Lets a call fail, checks the remains, and checks that the same command works afterwards. Returns whether it
+    /// failed.
     fn fails(&self, project: &Project, failure: &Failure, after: &View) -> bool {
         let case = format!("{}: {failure:?}", self.name);
         let before = View::of(project);
@@ -179,14 +180,14 @@ impl LifePart {
         let is_killed = ran.code == -1 && matches!(failure.fault, SyscallFault::Kill);
         assert!(is_killed || (0..5).contains(&ran.code), "{case}: {} {}", ran.code, ran.err);
         assert!(!ran.err.contains("panicked"), "{case}: {}", ran.err);
-        // Who can't write anything has only the exit code left.
+        // If nothing can be written, only the exit code is left.
         let is_silent = ran.err.is_empty() && ran.out.is_empty() && failure.call.name != "write";
         assert!(is_killed || ran.code == 0 || !is_silent, "{case}");
         assert!(!project.cli.path(".git/index.lock").exists(), "{case}");
         let worked = work_folder(project).is_some_and(|folder| folder.join("d/new.txt").exists());
         let case = format!("{case}: {} {}{}", ran.code, ran.out, ran.err);
         if is_killed {
-            // Git commands of the killed process may still run for a moment; until then it is in use.
+            // Git commands of the killed process may still run for a moment; until then the worktree is in use.
             wait_within(MAX_WAIT, &format!("{case}: no worktree is in use"), || {
                 listed(project).iter().all(|listed| listed["in_use"] == false)
             });
@@ -214,7 +215,7 @@ impl LifePart {
         ran.code != 0
     }
 
-    /// Work that was done is there. Without work, nothing is. The same command works.
+    /// Finished work is there; without work, nothing is. The same command works.
     fn check_run(&self, project: &Project, worked: bool, case: &str) {
         let listed = listed(project);
         assert!(listed.iter().all(|it| it["changed"] == true), "{case}: {listed:?}");
@@ -234,7 +235,8 @@ impl LifePart {
         assert_eq!(again.json()["worktree"]["name"], "w", "{case}");
     }
 
-    /// The files are before or after, as the command says. The same command merges, or has nothing to merge.
+    /// The files are those before or after the merge, as the command reports. The same command merges, or has nothing
+    /// to merge.
     fn check_merge(
         &self,
         project: &Project,
@@ -244,7 +246,7 @@ impl LifePart {
         case: &str,
     ) {
         let mut now = View::of(project);
-        // A temporary file that can't be removed is named, and the next command removes it.
+        // A temporary file that can't be removed is reported, and the next command removes it.
         let is_named = |path: &Path| {
             let name = path.file_name().unwrap().to_str().unwrap();
             ran.code > 0
@@ -253,7 +255,7 @@ impl LifePart {
         };
         now.files.retain(|path, _| !is_named(path));
         let is_after = now.files == after.files;
-        // What a kill leaves is completed by the next command.
+        // The next command completes a merge that was killed.
         assert!(ran.code == -1 || is_after || now == *before, "{case}: {:?}", now.files);
         assert!(ran.code != 0 || is_after, "{case}");
         assert!(!ran.err.contains("nothing was changed") || now == *before, "{case}");
@@ -299,7 +301,7 @@ const OTHER_CALLS: [&str; 11] = [
 const READING_CALLS: [&str; 8] =
     ["flock", "getdents64", "newfstatat", "openat", "pread64", "read", "readlink", "statx"];
 
-/// What fails in every process, with the first of its calls: those before it start the program.
+/// Calls that fail in every process, each with the first of its calls to fail: earlier ones start the program.
 const CALLS_EVERYWHERE: [(&str, usize); 9] = [
     ("openat", 6),
     ("write", 1),
@@ -348,7 +350,7 @@ fn failures(part: &LifePart, is_complete: bool) -> (Vec<Failure>, View) {
 /// The variable with the number of cases of each part.
 const SAMPLE: &str = "WORKTREE_FAILURES";
 
-/// Cases of each part by default: of hundreds.
+/// The default number of cases of each part, of hundreds.
 const DEFAULT_SAMPLE: usize = 4;
 
 /// Lets calls fail in each part: every one, or a sample of this size.
@@ -372,7 +374,7 @@ fn each_part(most: Option<usize>) {
                 broken.fetch_add(1, Ordering::Relaxed);
                 return true;
             };
-            // What makes a worktree leaves nothing, so that the project is as before.
+            // A command that makes a worktree leaves nothing of it, so the project can be used again.
             if part.work.is_none() {
                 pool().push(project);
             }
@@ -383,7 +385,7 @@ fn each_part(most: Option<usize>) {
     assert_eq!(broken.into_inner(), 0, "cases; each has its own message");
 }
 
-/// A merge whose temporary files can't be removed, or that is killed before, leaves none behind without naming it.
+/// A merge whose temporary files can't be removed, or that is killed before, leaves none without naming it.
 #[test]
 fn no_temporary_file_of_a_merge_stays_unnamed() {
     if let Some(why) = tracing_unavailable() {

@@ -1,4 +1,4 @@
-//! Worktrees whose process is killed: while they are made, used or removed.
+//! Worktrees whose process is killed: at their creation, use or removal.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -16,7 +16,7 @@ use crate::kit::system::wait_within;
 /// The variable with the number of rounds; `all` kills in every system call.
 const ROUNDS: &str = "WORKTREE_ROUNDS";
 
-/// Cases by default: of thousands.
+/// The default number of cases, of thousands.
 const DEFAULT_ROUNDS: usize = 24;
 
 fn rounds() -> usize {
@@ -55,9 +55,9 @@ fn command(project: &Project, script: &str, name: &str) -> std::process::Command
     ])
 }
 
-/// Lets the next start clean up, and checks what it leaves.
+/// Lets the next start clean up, and checks the remains.
 fn check(project: &Project, user: &UserState, case: &str) {
-    // Git commands of the killed process may still run for a moment; until then it is in use.
+    // Git commands of the killed process may still run for a moment; until then the worktree is in use.
     wait_within(MAX_WAIT, &format!("{case}: no worktree is in use"), || {
         project.listed().iter().all(|listed| listed["in_use"] == false)
     });
@@ -69,7 +69,7 @@ fn check(project: &Project, user: &UserState, case: &str) {
         let ran = project.worktrees(&["rm", name, "--force"]);
         assert_eq!(ran.code, 0, "{case}: {}", ran.err);
     }
-    // What the supervisor of a killed run restores may come after the removal; the next start removes that, too.
+    // The supervisor of a killed run may restore files after the removal; the next start removes these, too.
     wait_within(MAX_WAIT, &format!("{case}: no folder is left"), || {
         project.listed().is_empty() && project.left_folders().is_empty()
     });
@@ -89,8 +89,8 @@ fn killed(script: &str, call: &Syscall) -> bool {
     ran.code == -1
 }
 
-/// A run with a worktree is killed in a system call with which it makes, uses or removes it: nothing of the user is lost
-/// or changed, and the next start removes what is left.
+/// A run with a worktree is killed in a system call by which it makes, uses or removes the worktree: nothing of the
+/// user is lost or changed, and the next start removes the remains.
 #[test]
 fn a_worktree_survives_being_killed_in_any_system_call() {
     if let Some(why) = tracing_unavailable() {

@@ -1,4 +1,4 @@
-//! A project in a git repository, whose user must not notice what happens in a worktree.
+//! A project in a git repository, whose user must not be affected by a worktree.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,7 +15,7 @@ pub(crate) struct Project {
     pub(crate) cli: CliFixture,
 }
 
-/// What a user has in a repository besides the branches of worktrees.
+/// The user's state of a repository, without the branches of worktrees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UserState {
     pub(crate) index: Option<Vec<u8>>,
@@ -28,7 +28,7 @@ pub(crate) struct UserState {
 }
 
 impl UserState {
-    /// Returns what stays as it is when the user's branch moves.
+    /// Returns the part that stays the same when the user's branch moves.
     pub(crate) fn beside_branch(&self) -> Self {
         let empty = String::new;
         Self { index: None, refs: empty(), status: empty(), ..self.clone() }
@@ -75,7 +75,7 @@ impl Project {
         self.cli.home().join(".local/state/architect/worktrees")
     }
 
-    /// Runs a task in a worktree, whose model plays a script.
+    /// Runs a task in a worktree; the model plays a script.
     pub(crate) fn run(&self, script: &str, args: &[&str]) -> CommandResult {
         self.cli.run_script(script, &[&["--mode", "yolo", "--json"], args].concat())
     }
@@ -92,14 +92,14 @@ impl Project {
         self.cli.run(&[&["worktrees"], args].concat())
     }
 
-    /// Returns the worktrees that are listed.
+    /// Returns the listed worktrees.
     pub(crate) fn listed(&self) -> Vec<Value> {
         let ran = self.worktrees(&["list", "--json"]);
         assert_eq!(ran.code, 0, "{}", ran.err);
         ran.json().as_array().unwrap().clone()
     }
 
-    /// Returns what the user has.
+    /// Returns the user's state.
     pub(crate) fn user_state(&self) -> UserState {
         let git = self.cli.path(".git");
         let read = |name: &str| fs::read_to_string(git.join(name)).unwrap_or_default();
@@ -116,7 +116,7 @@ impl Project {
         }
     }
 
-    /// Returns what is in the folder of each project that has had worktrees, if that is left.
+    /// Returns the contents of the remaining folder of each project that has had worktrees.
     pub(crate) fn left_folders(&self) -> Vec<Vec<OsString>> {
         let names = |entry: fs::DirEntry| {
             let inside = fs::read_dir(entry.path()).into_iter().flatten().flatten();

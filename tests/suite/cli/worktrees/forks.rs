@@ -1,4 +1,4 @@
-//! Forks that begin in a worktree, with the files as they were at a record.
+//! Forks that begin in a worktree, with the files of a record.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::fixture::{ANSWER, Project};
 use crate::cli::undo::{Snapshot, snapshot};
 use crate::kit::cli::CommandResult;
 
-/// Two steps of the original session, with what is not committed, not known to git, or ignored by it.
+/// Two steps of the original session, with files that are not committed, not known to git, or ignored by it.
 const ORIGINAL: &str = r#"
 [[turn]]
 calls = [{ name = "run_command", arguments = { command = "echo first >> a.txt; mkdir d; echo new > d/new; echo i > ignored; rm sub/s.txt; ln -s a.txt link; chmod 755 a.txt" } }]
@@ -21,7 +21,7 @@ calls = [{ name = "run_command", arguments = { command = "echo second >> a.txt; 
 text = "Done."
 "#;
 
-/// What a fork of it does after the first step.
+/// The script of a fork after the first step.
 const FORKED: &str = r#"
 [[turn]]
 text = "Not sent again."
@@ -74,7 +74,7 @@ fn read(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// The files are those of the record, whatever git thinks of them; what the fork does is merged, and nothing else.
+/// The files are those of the record, whatever their state in git. Only the fork's own changes are merged.
 #[test]
 fn a_fork_works_in_a_worktree_with_the_files_of_its_record() {
     let project = Project::new().recording();
@@ -108,7 +108,7 @@ fn a_fork_works_in_a_worktree_with_the_files_of_its_record() {
     project.assert_sound("after the merge");
 }
 
-/// What came with the record was not done by the fork.
+/// Files that came with the record are not changes of the fork.
 #[test]
 fn a_fork_that_changes_nothing_has_no_changes() {
     let project = Project::new().recording();
@@ -119,7 +119,7 @@ fn a_fork_that_changes_nothing_has_no_changes() {
     assert_eq!(worktree["uncommitted"], serde_json::json!([]));
 }
 
-/// A fork that does not run yet keeps its worktree. A resume goes into it, and says so when it is gone.
+/// A fork that does not run yet keeps its worktree. A resume uses it, and reports if it is gone.
 #[test]
 fn a_fork_that_waits_is_resumed_in_its_worktree() {
     for project in [Project::new(), Project::without_git()] {
@@ -127,7 +127,7 @@ fn a_fork_that_waits_is_resumed_in_its_worktree() {
         let record = project.first_step(&[]);
         let files = project.files();
         let fork = project.fork(&record, ANSWER, &["--only"]).out.trim().to_owned();
-        // No clean-up takes it for unused.
+        // No clean-up removes the worktree as unused.
         assert_eq!(project.run(ANSWER, &["--worktree"]).code, 0);
         let listed = project.listed();
         assert_eq!(listed[0]["session_id"], fork.as_str());
@@ -154,7 +154,7 @@ fn a_fork_that_waits_is_resumed_in_its_worktree() {
     }
 }
 
-/// What the original has done in its own worktree until the record comes with the fork.
+/// The fork gets the original's work in its own worktree, up to the record.
 #[test]
 fn a_fork_of_a_session_in_a_worktree_brings_its_work_along() {
     for project in [Project::new(), Project::without_git()] {

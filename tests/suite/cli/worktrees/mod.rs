@@ -14,8 +14,8 @@ use self::fixture::{ANSWER, Project, command_script};
 use crate::cli::crash::strace::under_strace;
 use crate::kit::cli::{CliFixture, wait_for_exit};
 
-/// The work of a run is in the worktree, on its branch. The user's tree, index, stash, hooks and configuration are as
-/// they were, whatever tools and commands try.
+/// The work of a run is in the worktree, on its branch. The user's tree, index, stash, hooks and configuration stay
+/// unchanged, whatever tools and commands try.
 #[test]
 fn a_run_in_a_worktree_can_change_nothing_of_the_user() {
     let project = Project::new();
@@ -56,7 +56,7 @@ fn a_run_in_a_worktree_can_change_nothing_of_the_user() {
     project.assert_sound("after the run");
 }
 
-/// What a command makes a name of the user's branch is not deleted as the worktree's.
+/// A command makes the worktree's branch another name for the user's branch, which is not deleted with the worktree.
 #[test]
 fn the_branch_of_a_worktree_cannot_stand_for_another_one() {
     let project = Project::new();
@@ -93,7 +93,7 @@ fn a_folder_that_cannot_be_read_is_work() {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o0)).unwrap();
     let worktrees = |args: &[&str]| {
         let command = project.cli.command(&[&["worktrees"], args].concat());
-        // For the superuser, there is no such folder otherwise.
+        // Root can read every folder, so the run has no such capability.
         let mut ordinary = Command::new("setpriv");
         ordinary.args(["--bounding-set=-dac_override,-dac_read_search", "--"]);
         ordinary.arg(command.get_program()).args(command.get_args()).env_clear();
@@ -135,7 +135,7 @@ fn either_all_named_worktrees_are_removed_or_none() {
     assert_eq!((removed.code, names().len()), (0, 0), "{}", removed.err);
 }
 
-/// The commits of a repository in the worktree are nowhere else.
+/// The commits of a repository in the worktree exist nowhere else.
 #[test]
 fn a_worktree_with_a_repository_in_it_is_not_removed_unasked() {
     let project = Project::new();
@@ -188,12 +188,12 @@ fn an_unchanged_worktree_is_removed_with_its_branch() {
         assert_eq!(ran.json()["worktree"]["kept"], false, "{args:?}");
         project.assert_nothing_left(&format!("{args:?}"));
     }
-    // The log reports it, and no result document of other runs does.
+    // The log reports the worktree, and result documents of other runs don't.
     let ran = project.cli.run_script(ANSWER, &["--worktree", "n"]);
     assert!(ran.err.contains("architect/n: unchanged, removed"), "{}", ran.err);
     assert_eq!(project.run(ANSWER, &[]).json().get("worktree"), None);
     assert_eq!(project.user_state(), before);
-    // What can't be resumed has no command for it.
+    // A session that can't be resumed has no command for it.
     let ran = project.run(ANSWER, &["--worktree", "fix", "--max-steps", "0"]);
     assert_eq!(ran.json()["resume_command"], serde_json::Value::Null, "{}", ran.err);
 }
@@ -261,12 +261,12 @@ fn uncommitted_changes_are_carried_over_on_request() {
     assert_eq!(status, project.git("status --porcelain"));
     assert!(!folder.join("ignored").exists() && !folder.join("gone.txt").exists());
     assert_eq!(fs::read_to_string(folder.join("d")).unwrap(), "a file now\n");
-    // Without a change of its own, it is removed: the user has everything.
+    // Without a change of its own, the worktree is removed: the user has everything.
     let ran = project.run(ANSWER, &["--worktree", "u", "--with-changes"]);
     assert_eq!(ran.json()["worktree"]["kept"], false, "{}", ran.err);
     assert_eq!(ran.json()["worktree"]["uncommitted"], serde_json::json!([]));
     assert_eq!(project.listed().len(), 1);
-    // Without the option, it has the commit.
+    // Without the option, the worktree has the files of the commit.
     let result = project.run_line("cp a.txt copy", &["--worktree", "n"]);
     let folder = Path::new(result["worktree"]["folder"].as_str().unwrap());
     assert_eq!(fs::read_to_string(folder.join("copy")).unwrap(), "one\ntwo\nthree\n");
@@ -280,7 +280,7 @@ fn a_worktree_is_merged_by_fast_forward_or_as_changes() {
     assert!(ran.code == 0 && ran.out.contains("fast-forward"), "{} {}", ran.out, ran.err);
     assert_eq!(project.git("log --format=%s -1"), "work\n");
     assert_eq!(project.git("status --porcelain"), "");
-    // What is merged is not lost.
+    // Merged work is not lost.
     let ran = project.worktrees(&["rm", "ff"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     project.assert_nothing_left("merged");
@@ -300,7 +300,7 @@ fn a_worktree_is_merged_by_fast_forward_or_as_changes() {
     assert_eq!(mode & 0o111, 0o111);
     assert_eq!(fs::read_link(project.cli.path("link")).unwrap(), Path::new("a.txt"));
     assert_eq!(fs::read(project.cli.path(".git/index")).unwrap(), index);
-    // A repetition changes nothing, and merges again what is gone since.
+    // A repetition changes nothing, and merges files again that have been removed since.
     let again = project.worktrees(&["merge", "p", "--json"]);
     assert_eq!(again.json()["files"], ran.json()["files"]);
     fs::remove_file(project.cli.path("new")).unwrap();
@@ -310,7 +310,7 @@ fn a_worktree_is_merged_by_fast_forward_or_as_changes() {
     assert_eq!(project.worktrees(&["rm", "p"]).code, 0);
 }
 
-/// What the user has taken out of the tree since the merge is nowhere else.
+/// Merged work that the user has removed from the tree since the merge exists nowhere else.
 #[test]
 fn merged_work_that_the_tree_has_lost_is_removed_by_force_alone() {
     let commit = "; git add -A; git commit -q -m work";
@@ -342,7 +342,7 @@ fn merged_work_that_the_tree_has_lost_is_removed_by_force_alone() {
     }
 }
 
-/// As if another user's file were in the folder, until it is removed.
+/// The test simulates a file of another user in the folder, until the file is removed.
 #[test]
 fn a_worktree_that_could_not_be_removed_completely_is_listed() {
     let project = Project::without_git();
@@ -424,7 +424,7 @@ fn a_merge_without_space_changes_nothing() {
     }
 }
 
-/// No one may read more than by default, and a file that becomes executable stays private.
+/// No user may read more than by default, and a file that becomes executable stays private.
 #[test]
 fn merged_files_are_as_private_as_others() {
     for commit in ["", "; git add -A; git commit -q -m work"] {
@@ -462,7 +462,8 @@ fn a_file_that_became_executable_is_merged_with_the_changes_of_the_user() {
     }
 }
 
-/// Killed before and after the first file was written. The user then changes that file, which may have its change or not.
+/// The merge is killed before and after the first file was written. The user then changes that file, with or without
+/// the merged change.
 #[test]
 fn a_killed_merge_keeps_what_is_changed_before_it_is_completed() {
     for when in [1, 2] {
@@ -502,7 +503,7 @@ fn kinds_that_have_changed_are_merged() {
             project.git("commit -q -m second");
         }
         project.run_line(line, &["--worktree", "w", "--with-changes"]);
-        // What stays in a folder keeps it.
+        // A folder stays if another file is in it.
         project.cli.write("sub/mine", "mine\n");
         let ran = project.worktrees(&["merge", "w"]);
         assert!(ran.code == 1 && ran.err.contains("sub: "), "{}{}", ran.out, ran.err);
@@ -519,7 +520,7 @@ fn kinds_that_have_changed_are_merged() {
     }
 }
 
-/// The user has the changes that were carried over already, and may have changed the files further.
+/// The user already has the changes that were carried over, and may have changed the files further.
 #[test]
 fn changes_that_were_carried_over_are_no_conflict() {
     let project = Project::new();
@@ -532,14 +533,14 @@ fn changes_that_were_carried_over_are_no_conflict() {
     assert_eq!(project.cli.read("a.txt"), "MINE\ntwo\nTHREE\n");
     assert_eq!(project.cli.read("new.txt"), "new\nmore\n");
     assert_eq!(project.cli.read("same"), "changed\n");
-    // Committed in the worktree, they are in the way of a fast-forward, and merged as files.
+    // Changes that were committed in the worktree prevent a fast-forward, and are merged as files.
     project.cli.write("a.txt", "a\ntwo\nthree\n");
     let line = "echo four >> a.txt; git add -A; git commit -q -m all";
     project.run_line(line, &["--worktree", "c", "--with-changes"]);
     let ran = project.worktrees(&["merge", "c"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(project.cli.read("a.txt"), "a\ntwo\nthree\nfour\n");
-    // The user has taken out what was merged from the first one.
+    // The user has removed the changes that were merged from the first worktree.
     let lost = project.worktrees(&["rm", "w"]);
     assert!(lost.code == 1 && lost.err.contains("merged, but "), "{}", lost.err);
     for arguments in [&["rm", "--force", "w"][..], &["rm", "c"]] {
@@ -570,7 +571,7 @@ fn conflicts_are_shown_and_change_nothing() {
     assert_eq!(project.cli.read("a.txt"), "one\nours\nthree\n");
 }
 
-/// A git that outlives its killed run by a moment writes into a folder that was removed.
+/// A git process that outlives its killed run by a moment writes into a folder that was removed.
 #[test]
 fn a_folder_that_belongs_to_no_worktree_is_removed() {
     let project = Project::new();
@@ -613,7 +614,7 @@ fn work_is_removed_by_force_alone() {
     assert_eq!(project.worktrees(&["merge", "../../x"]).code, 3);
 }
 
-/// A resume goes back into the worktree. When that is gone, it says so.
+/// A resume uses the worktree again, and reports if it is gone.
 #[test]
 fn resume_goes_back_into_the_worktree() {
     let project = Project::new();
@@ -646,7 +647,7 @@ fn a_merged_worktree_stays_although_a_run_changes_nothing() {
     assert_eq!(project.listed()[0]["name"], "w");
 }
 
-/// Hooks and a monitor that the repository names don't run. Its filters do, as for any checkout, but confined.
+/// Hooks and a monitor that the repository names don't run. Its filters do, as in any checkout, but confined.
 #[test]
 fn programs_of_the_repository_run_confined_or_not_at_all() {
     let project = Project::new();
@@ -713,7 +714,7 @@ fn without_git_a_worktree_is_a_copy() {
     assert_eq!(fs::read_dir(project.worktree_folder()).unwrap().count(), 0);
 }
 
-/// The files of a worktree that is gone are those of its workspace, and in a scenario, sub-agents work in the workspace.
+/// A removed worktree's files are those of its workspace, and in a scenario, sub-agents work in the workspace.
 #[test]
 fn sessions_in_worktrees_become_scenarios_that_pass() {
     let edit = r#"[[turn]]

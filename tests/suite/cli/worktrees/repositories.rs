@@ -139,7 +139,7 @@ fn a_bare_repository_has_worktrees_and_no_tree_to_merge_into() {
     let args = ["-w", bare.to_str().unwrap(), "--worktree", "x", "--with-changes"];
     let ran = project.run(ANSWER, &args);
     assert!(ran.code == 3 && ran.err.contains("the repository is a bare one"), "{}", ran.err);
-    // A work tree of a bare repository is one like any other.
+    // A work tree of a bare repository is treated like any other.
     let tree = project.cli.home().join("tree");
     let mut add = Command::new("git");
     add.arg("-C").arg(&bare).args(["worktree", "add", "-q", "-b", "t"]).arg(&tree);
@@ -159,12 +159,12 @@ fn a_sparse_checkout_stays_sparse() {
     let line = "ls > sub/listed; git add sub/listed; git commit -q -m work; ls sub >> sub/listed";
     let result = project.run_line(line, &["--worktree", "w"]);
     assert_eq!(read(&folder_of(&result), "sub/listed"), "sub\nlisted\ns.txt\n");
-    // What is not checked out is not lost.
+    // Files that are not checked out are not lost.
     assert!(project.git("show architect/w:a.txt").starts_with("one"));
     assert_eq!(project.git("show --format= --name-status architect/w"), "A\tsub/listed\n");
 }
 
-/// What is committed without being checked out is merged with its commit, or not at all.
+/// Committed changes that are not checked out are merged with their commit, or not at all.
 #[test]
 fn a_commit_beside_a_sparse_checkout_is_merged() {
     let project = Project::new();
@@ -205,7 +205,7 @@ fn submodules_are_empty_and_reported() {
     assert_eq!(read(&folder_of(&ran.json()), "b.txt"), "one\ntwo\nthree\n", "{}", ran.err);
 }
 
-/// The commit of the submodule is merged by its name alone, and is nowhere but in the worktree.
+/// The merge takes over only the id of the submodule's commit, which exists in the worktree alone.
 #[test]
 fn a_worktree_with_a_submodule_that_was_set_up_is_not_removed_unasked() {
     let project = Project::new();
@@ -225,7 +225,7 @@ fn a_worktree_with_a_submodule_that_was_set_up_is_not_removed_unasked() {
     assert_eq!(project.worktrees(&["rm", "--force", "w"]).code, 0);
 }
 
-/// A file that a filter keeps as a pointer is filled by the filter, and is no change.
+/// A file that a filter stores as a pointer is filled by the filter, and is not a change.
 #[test]
 fn filtered_files_are_whole_in_the_worktree() {
     let project = Project::new();
@@ -251,7 +251,7 @@ fn filtered_files_are_whole_in_the_worktree() {
     assert_eq!(project.git("status --porcelain"), "?? seen\n");
 }
 
-/// The folder for state may be in the workspace, as with the home as the workspace.
+/// The folder for state may be in the workspace, as when the home is the workspace.
 #[test]
 fn a_worktree_inside_of_the_workspace_is_refused() {
     let project = Project::new();
@@ -310,7 +310,7 @@ fn a_repository_with_reftable_has_worktrees() {
     project.assert_sound("in the end");
 }
 
-/// Without namespaces, the limit holds as well; without any confinement, the run says that it doesn't.
+/// Without namespaces, the limit holds as well; without any confinement, the run reports that it doesn't.
 #[test]
 fn the_limit_holds_without_namespaces_or_is_reported() {
     let project = Project::new();

@@ -1,4 +1,4 @@
-//! Sub-agents that may change something: each works in a worktree, and its changes are applied when it is done.
+//! Sub-agents that may change files: each works in a worktree, and its changes are applied when it is done.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ use crate::kit::chat;
 use crate::kit::cli::{CommandResult, wait_for_exit, wait_until};
 use crate::kit::server::{ReceivedRequest, ScriptedReply, Server};
 
-/// What an agent does next.
+/// A step of an agent.
 #[derive(Clone)]
 enum Step {
     /// Runs a command line.
@@ -26,9 +26,9 @@ enum Step {
     Edit(&'static str, &'static str, &'static str),
     /// Dispatches agents of this name with these tasks, in one reply.
     Dispatch(&'static str, &'static [&'static str]),
-    /// Waits until this many agents have come this far.
+    /// Waits until this number of agents have reached this step.
     Meet(usize),
-    /// Says nothing, the first time.
+    /// Never answers, the first time.
     Hang,
     /// Fails.
     Refuse,
@@ -39,7 +39,7 @@ use Step::{Dispatch, Edit, Hang, Meet, Refuse, Run};
 /// The steps of each agent, by its task.
 type Script = &'static [(&'static str, &'static [Step])];
 
-/// A model that plays the steps of each agent, whatever the others do.
+/// A model that plays the steps of each agent, independent of the others.
 struct Agents {
     server: Server,
     hung: Arc<AtomicUsize>,
@@ -79,7 +79,7 @@ impl Agents {
     }
 }
 
-/// Returns whether this is the task of a conversation, whatever was added to it since.
+/// Returns whether this is the task of a conversation, also if text was added to it since.
 fn is_task(body: &Value, task: &str) -> bool {
     body["messages"][1]["content"].to_string().contains(task)
 }
@@ -130,7 +130,7 @@ fn reply(
 
 const BOTH: Step = Dispatch("build", &["One.", "Two."]);
 
-/// Both begin with what is not committed, work at the same time, and can reach nothing of their dispatcher's.
+/// Both begin with the uncommitted changes, work at the same time, and can't reach their dispatcher's files.
 #[test]
 fn sub_agents_that_change_something_work_side_by_side() {
     let project = Project::new();
@@ -196,7 +196,7 @@ fn sub_agents_that_change_something_work_side_by_side() {
     project.assert_nothing_left("in the end");
 }
 
-/// The first one's change is there; the second one's is on its branch, which its dispatcher can read.
+/// The first agent's change is applied; the second one's is on its branch, which its dispatcher can read.
 #[test]
 fn the_second_change_of_a_file_is_a_conflict() {
     let project = Project::new();
@@ -229,14 +229,14 @@ fn the_second_change_of_a_file_is_a_conflict() {
     assert_eq!(project.cli.read("a.txt"), format!("one\n{first}\nthree\n"));
     assert!(results[2].contains(&format!("one\n{second}\nthree\n")), "{results:?}");
     assert_eq!(listed.len(), 1);
-    // A clean-up removes no work.
+    // A clean-up keeps worktrees with work.
     project.cli.run(&["worktrees"]);
     assert_eq!(project.listed(), listed);
     project.assert_sound("in the end");
 }
 
-/// Alone, an agent works in the files of its dispatcher, with what git ignores; a key changes that. Without git, the
-/// worktree is a copy.
+/// An agent that is the only one works in the files of its dispatcher, including those that git ignores; a key changes
+/// that. Without git, the worktree is a copy.
 #[test]
 fn a_key_says_where_an_agent_works() {
     let alone: Script = &[
@@ -266,7 +266,7 @@ fn a_key_says_where_an_agent_works() {
         assert_eq!(project.cli.read("one"), "one\n", "{case}");
         assert!(!project.cli.path("sub/s.txt").exists(), "{case}");
         let ignored = project.cli.read("ignored");
-        // Git ignores it, so that it is no result; a copy has all.
+        // Git ignores the file, so it is not part of the result; a copy has all files.
         assert_eq!(ignored == "i\nown\n", !(has_git && is_isolated), "{case}: {ignored}");
         assert_eq!(project.cli.path("two").exists(), script.len() == 3, "{case}");
         assert_eq!(project.listed().len(), 0, "{case}");
@@ -275,7 +275,7 @@ fn a_key_says_where_an_agent_works() {
     assert_eq!(ran.code, 3, "{}", ran.err);
 }
 
-/// What a failed agent has done is no result, and not lost.
+/// The changes of a failed agent are not applied, and not lost.
 #[test]
 fn the_work_of_a_failed_agent_stays_on_its_branch() {
     let project = Project::new();
@@ -313,7 +313,7 @@ fn sub_agents_of_a_run_in_a_worktree_change_that() {
     assert_eq!(project.listed().len(), 1);
 }
 
-/// The state before the agents is recorded, and all that they did is taken back.
+/// The state before the agents is recorded, and all of their changes are undone.
 #[test]
 fn the_changes_of_sub_agents_are_undone() {
     let project = Project::new();
@@ -369,7 +369,7 @@ fn a_killed_run_goes_on_with_its_sub_agents_in_their_worktrees() {
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert_eq!(project.cli.read("a.txt"), "first\none\ntwo\nthree\nlast\n");
     assert_eq!(project.cli.read("two"), "two\n");
-    // Its first step was not made again.
+    // The first step of the agent was not repeated.
     let later = &agents.server.requests()[requests..];
     let again = later.iter().map(ReceivedRequest::json);
     let mut again = again.filter(|body| is_task(body, "Two."));
@@ -407,7 +407,7 @@ fn an_interrupted_run_names_the_branches_of_its_sub_agents() {
         {"session_id": session, "worktree": name, "branch": branch, "merge_command": merge}
     ]);
     assert_eq!(ran.json()["unapplied_work"], unapplied);
-    // Also with more replies in between.
+    // The same holds with more replies in between.
     for _ in 0..2 {
         let resumed = resume(&agents, &project);
         assert_eq!(resumed.json()["unapplied_work"], unapplied, "{}", resumed.err);

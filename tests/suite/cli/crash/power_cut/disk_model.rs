@@ -1,8 +1,8 @@
-//! A model of a file system: what a disk may hold after a power cut.
+//! A model of a file system: possible contents of a disk after a power cut.
 //!
-//! What was synced is there. Of everything else each change of a file is lost, kept or torn by itself, and each folder has
-//! the changes of its names up to some point, whatever other folders have. No file system loses more than that, so a program
-//! that withstands this model withstands all of them.
+//! Synced changes are there. Every other change of a file is lost, kept or torn independently, and each folder has the
+//! changes of its names up to some point, independent of other folders. No file system loses more than that, so a
+//! program that withstands this model withstands all of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use super::disk_operations::DiskOperation;
 /// Files with their contents, and folders, which have none.
 pub(super) type FileTree = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
-/// The file system, with each change and whether it is durable.
+/// The file system, with each change and its durability.
 pub(super) struct DiskModel {
     /// The first one is the root.
     nodes: Vec<DiskNode>,
@@ -35,23 +35,23 @@ enum DirectoryChange {
     Moved(String, String),
 }
 
-/// What a power cut leaves of what was not synced.
+/// The unsynced changes that survive a power cut.
 pub(super) enum PowerCut {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// All of it.
+    /// All of them.
     Everything,
     /// Names and lengths, but no contents: the usual state where metadata are journalled and data are not.
     Lengths,
-    /// Any part of it.
+    /// A random part of them.
     Some(SeededRng),
 }
 
-/// Numbers that look random, and are the same each time.
+/// Pseudo-random numbers, the same for each seed.
 #[derive(Clone)]
 pub(super) struct SeededRng(pub(super) u64);
 
-/// What is written at once.
+/// The number of bytes that a disk writes at once.
 const SECTOR: usize = 512;
 
 impl SeededRng {
@@ -65,7 +65,7 @@ impl SeededRng {
 }
 
 impl PowerCut {
-    /// Returns how many of some names' changes a folder has.
+    /// Returns the number of surviving changes of names in a folder.
     fn names(&mut self, unsynced: usize) -> usize {
         match self {
             Self::Nothing => 0,
@@ -82,7 +82,7 @@ impl PowerCut {
         }
     }
 
-    /// Writes what is left of something that was written.
+    /// Writes the surviving part of a write.
     fn write(&mut self, file: &mut Vec<u8>, at: usize, bytes: &[u8]) {
         match self {
             Self::Nothing => {}
@@ -109,7 +109,7 @@ impl PowerCut {
     }
 }
 
-/// Writes into a file; what is skipped is filled with zeros.
+/// Writes into a file; a gap is filled with zeros.
 fn write_at(file: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     file.resize(file.len().max(at + bytes.len()), 0);
     file[at..at + bytes.len()].copy_from_slice(bytes);
@@ -151,7 +151,7 @@ fn name(path: &Path) -> String {
 }
 
 impl DiskModel {
-    /// Returns a disk that holds this, durably.
+    /// Returns a disk with these files, all durable.
     pub(super) fn from_tree(tree: &FileTree) -> Self {
         let mut disk = Self { nodes: vec![DiskNode::Folder { changes: Vec::new(), synced: 0 }] };
         for (path, content) in tree {
@@ -201,7 +201,7 @@ impl DiskModel {
         self.folder(path).push(DirectoryChange::Put(name(path), new));
     }
 
-    /// Returns what a file holds now, as the processes see it.
+    /// Returns the current content of a file, as processes see it.
     pub(super) fn content(&self, path: &Path) -> Option<Vec<u8>> {
         match &self.nodes[self.find(path)?] {
             DiskNode::File { changes, .. } => {
@@ -211,7 +211,7 @@ impl DiskModel {
         }
     }
 
-    /// Does what a process did.
+    /// Applies an operation of a process.
     pub(super) fn apply(&mut self, op: &DiskOperation) {
         match op {
             DiskOperation::Create(path) if self.find(path).is_some() => {}
@@ -247,7 +247,7 @@ impl DiskModel {
         }
     }
 
-    /// Returns what the disk may hold if the power is cut now.
+    /// Returns possible contents of the disk if the power is cut now.
     pub(super) fn after_cut(&self, mut cut: PowerCut) -> FileTree {
         let mut tree = FileTree::new();
         let mut open = vec![(PathBuf::new(), 0)];
@@ -298,7 +298,7 @@ pub(super) fn read(root: &Path) -> FileTree {
     tree
 }
 
-/// Makes a folder hold this, and nothing else.
+/// Makes a folder contain exactly these files.
 pub(super) fn write(root: &Path, tree: &FileTree) {
     for entry in fs::read_dir(root).unwrap() {
         let path = entry.unwrap().path();

@@ -1,9 +1,9 @@
-//! What `strace` saw of a run, as the operations on a file system.
+//! Operations on a file system, from the log of `strace` for a run.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// Something that a process of the run did. Paths are below the root that is watched.
+/// An action of a process of the run. Paths are below the traced root.
 #[derive(Clone, Debug)]
 pub(super) enum DiskOperation {
     /// A file is opened, and created if it doesn't exist.
@@ -22,11 +22,11 @@ pub(super) enum DiskOperation {
     Remove(PathBuf),
     /// A folder is made.
     Mkdir(PathBuf),
-    /// Something happened that no power cut takes back.
+    /// An effect that no power cut takes back.
     Effect(OutsideEffect),
 }
 
-/// Something outside of the disk.
+/// An effect outside of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutsideEffect {
     /// A command of the model began.
@@ -47,25 +47,25 @@ fn decode(text: &str) -> Vec<u8> {
     digits.map(|digits| u8::from_str_radix(&digits[..2], 16).unwrap()).collect()
 }
 
-/// Returns the path of an open file; none when it has lost its name.
+/// Returns the path of an open file; `None` if the file no longer has a name.
 fn opened(argument: &str) -> Option<PathBuf> {
     let (path, rest) = argument.split_once('<')?.1.split_once('>')?;
     let path = String::from_utf8(decode(path)).ok()?;
     (!path.ends_with("(deleted)") && !rest.contains("deleted")).then(|| path.into())
 }
 
-/// Returns the path that a folder and a name in it are.
+/// Returns the path of a name in a folder.
 fn named(folder: &str, name: &str) -> PathBuf {
     let name = PathBuf::from(String::from_utf8(decode(name)).unwrap());
     opened(folder).map_or_else(|| name.clone(), |folder| folder.join(&name))
 }
 
-/// Returns all strings among the arguments of a call, one behind the other.
+/// Returns all strings among the arguments of a call, concatenated.
 fn strings(arguments: &str) -> Vec<u8> {
     arguments.split('"').skip(1).step_by(2).flat_map(decode).collect()
 }
 
-/// Reads the log of a run with everything below a root, but for what `is_left_out`.
+/// Reads the log of a run: the operations below a root, except for paths that `is_left_out`.
 pub(super) fn parse_log(
     log: &str,
     root: &Path,
@@ -100,14 +100,14 @@ pub(super) fn parse_log(
 
 #[derive(Default)]
 struct StraceParser<'a> {
-    /// The beginnings of calls that are not over.
+    /// The beginnings of unfinished calls.
     open: HashMap<&'a str, &'a str>,
-    /// Processes that leave a message.
+    /// Processes that send a message.
     senders: HashSet<&'a str>,
 }
 
 impl<'a> StraceParser<'a> {
-    /// Takes the next line. A call counts when it is over.
+    /// Parses the next line. A call counts when it has returned.
     fn line(&mut self, line: &'a str) -> Vec<DiskOperation> {
         let Some((process, line)) = line.split_once(' ') else { return Vec::new() };
         let line = line.trim_start();

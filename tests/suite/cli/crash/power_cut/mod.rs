@@ -1,6 +1,6 @@
-//! The power is cut: whatever part of what was not synced is lost, the session goes on from the rest, and nothing is lost
-//! that was reported. As the ALICE and `CrashMonkey` papers do, the operations of a real run are recorded, and each
-//! disk that a prefix of them may leave is gone on from.
+//! Power cuts: any part of the unsynced changes is lost, the session continues with the rest, and no reported result is
+//! lost. As in the ALICE and `CrashMonkey` papers, the operations of a real run are recorded, and the session is
+//! resumed from each disk that a prefix of them may leave.
 
 mod disk_model;
 mod disk_operations;
@@ -61,33 +61,33 @@ text = "LONG"
 
 const STATE: &str = "home/.local/state/architect";
 
-/// A run with everything that it did.
+/// A run with all of its operations.
 struct RecordedRun {
     world: CliFixture,
-    /// Where the command counts how often it ran, and the log is; no power cut touches them.
+    /// A folder outside of the disk, which no power cut affects: it has the command's count of its runs, and the log.
     beside: tempfile::TempDir,
     durability: &'static str,
     before: FileTree,
     ops: Vec<DiskOperation>,
-    /// The journal as the whole run left it.
+    /// The journal at the end of the whole run.
     journal: Vec<u8>,
-    /// Each content that a file in the workspace, or an output, was ever to have.
+    /// All contents that a file in the workspace, or an output, had at some time.
     versions: BTreeMap<PathBuf, BTreeSet<Vec<u8>>>,
-    /// How often the command had run before.
+    /// The number of earlier runs of the command.
     ran: usize,
 }
 
-/// The disk at one point of the run, and what may not be lost by then.
+/// The disk at one point of the run, and the effects that may not be lost by then.
 struct CutPoint {
     disk: DiskModel,
     at: usize,
-    /// The length of the journal when something was done that it justifies.
+    /// The length of the journal at the newest effect that depends on it.
     durable: usize,
     ran: usize,
     is_steered: bool,
 }
 
-/// A point, and what is left of it.
+/// A point, and a possible disk after a power cut there.
 struct CutCase {
     tree: FileTree,
     name: String,
@@ -96,7 +96,7 @@ struct CutCase {
     is_steered: bool,
 }
 
-/// The index of the sessions and that of the files are made again whenever they are broken.
+/// Returns whether a path is left out: broken indexes of the sessions and of the files are built again.
 fn is_left_out(path: &Path) -> bool {
     let Ok(path) = path.strip_prefix(STATE) else { return false };
     let top = path.iter().next().and_then(|name| name.to_str()).unwrap_or_default();
@@ -115,7 +115,7 @@ fn is_output(path: &Path) -> bool {
     path.parent().is_some_and(|folder| folder.ends_with("outputs"))
 }
 
-/// Returns the temporary files of the edits that a journal has records of.
+/// Returns the temporary files of the edits that are recorded in a journal.
 fn staged_paths(journal: &[u8]) -> HashSet<PathBuf> {
     fn add(value: &serde_json::Value, found: &mut HashSet<PathBuf>) {
         if let Some(path) = value["path"].as_str() {
@@ -191,7 +191,7 @@ impl RecordedRun {
         self.world.home().parent().unwrap().to_owned()
     }
 
-    /// Checks that the model of the disk ends as the disk did, and notes what was ever whole.
+    /// Checks that the model of the disk ends in the real state of the disk, and records all complete contents.
     fn check(&mut self) {
         let mut disk = DiskModel::from_tree(&self.before);
         for (path, content) in &self.before {
@@ -218,12 +218,12 @@ impl RecordedRun {
         self.journal = journal.unwrap().1.unwrap();
     }
 
-    /// Goes through the run, operation by operation.
+    /// Visits the points of the run, operation by operation.
     fn points(&self, mut see: impl FnMut(&CutPoint)) {
         let disk = DiskModel::from_tree(&self.before);
         let mut point = CutPoint { disk, at: 0, durable: 0, ran: self.ran, is_steered: false };
         let mut journal = self.before.keys().find(|path| is_journal(path)).cloned();
-        // Of what was there before, nothing may get lost.
+        // Nothing that was there before may get lost.
         for (path, content) in &self.before {
             point.is_steered |= content.as_ref().is_some_and(|it| contains(it, "Mind the gap."))
                 && path.starts_with(STATE);
@@ -261,7 +261,7 @@ impl RecordedRun {
         }
     }
 
-    /// Returns where the newest record ends that clears a call of this kind.
+    /// Returns the end of the newest record that approves a call of this kind.
     fn durable_count(&self, length: usize, what: &str) -> usize {
         let (mut end, mut found) = (0, 0);
         for line in self.journal[..length].split_inclusive(|byte| *byte == b'\n') {
@@ -273,7 +273,7 @@ impl RecordedRun {
         found
     }
 
-    /// Returns disks that a power cut may leave, none of them twice: so many of each prefix of the run, and the extremes.
+    /// Returns disks that a power cut may leave, all different: so many of each prefix of the run, and the extremes.
     fn cases(&self, some: usize, every: usize) -> Vec<CutCase> {
         let (mut cases, mut seen) = (Vec::new(), HashSet::new());
         self.points(|point| {
@@ -300,7 +300,7 @@ impl RecordedRun {
         cases
     }
 
-    /// What is in the workspace, and what was kept of outputs, was so at some time.
+    /// Asserts that each file of the workspace, and each stored output, has a content that it had at some time.
     fn assert_intact(&self, tree: &FileTree, case: &str) {
         for (path, content) in tree {
             let Some(content) = content else { continue };
@@ -315,7 +315,7 @@ impl RecordedRun {
         }
     }
 
-    /// Goes on from a disk within this process, as far as the first decision.
+    /// Resumes the session from a disk within this process, up to the first decision.
     fn resume_and_check(&self, case: &CutCase) {
         let folder = tempfile::tempdir().unwrap();
         let CutCase { tree, name, .. } = case;
@@ -381,14 +381,14 @@ impl RecordedRun {
         assert_eq!(again.unwrap().1.kind, JournalEndKind::Whole, "{name}");
         let after = disk_model::read(folder.path());
         self.assert_intact(&after, name);
-        // Of a call without a record, as with less durability, no one knows the temporary files.
+        // The temporary files of a call without a record, as with less durability, are unknown.
         let known = staged_paths(&journal[..valid]);
         let mut left = after.keys().filter(|path| path.starts_with("work") && is_hidden(path));
         let unexpected = left.find(|path| is_full || known.contains(*path));
         assert_eq!(unexpected, None, "{name}: left beside");
     }
 
-    /// Goes on from a disk with the program itself, to the end.
+    /// Resumes the session from a disk with the program itself, to the end.
     fn assert_completes(&self, case: &CutCase) {
         let CutCase { tree, name, .. } = case;
         let root = self.root();
@@ -427,14 +427,14 @@ impl RecordedRun {
     }
 }
 
-/// Returns how often the command that counts itself has begun: it is the second one.
+/// Returns how often the command that counts its runs has begun: it is the second one.
 fn fs_count(ops: &[DiskOperation]) -> usize {
     let commands =
         ops.iter().filter(|op| matches!(op, DiskOperation::Effect(OutsideEffect::Ran))).count();
     commands.saturating_sub(1).min(1)
 }
 
-/// Returns how many disks of each prefix are gone on from: few, or as many as `ARCHITECT_POWER_CUTS` says.
+/// Returns the number of disks of each prefix from which the session is resumed: few, or `ARCHITECT_POWER_CUTS`.
 fn cut_count() -> usize {
     let wanted = std::env::var("ARCHITECT_POWER_CUTS").ok();
     wanted.map_or(3, |count| count.parse().expect("ARCHITECT_POWER_CUTS is a number"))
@@ -461,13 +461,13 @@ fn a_session_goes_on_from_whatever_disk_a_power_cut_leaves() {
     cut_everywhere("full");
 }
 
-/// Records may be missing then, but what is there is whole, or reported as damaged.
+/// Records may be missing then, but the remaining ones are complete, or reported as damaged.
 #[test]
 fn with_less_durability_records_may_be_missing_but_none_is_half_there() {
     cut_everywhere("os");
 }
 
-/// The same with the program itself, which goes on to the end: no command runs twice.
+/// The same with the program itself, which runs to the end: no command runs twice.
 #[test]
 fn a_run_is_completed_after_a_power_cut() {
     if let Some(why) = tracing_unavailable() {
@@ -480,7 +480,7 @@ fn a_run_is_completed_after_a_power_cut() {
     cases.iter().for_each(|case| recorded.assert_completes(case));
 }
 
-/// The power is cut again while the program goes on from what the first cut has left.
+/// The power is cut again while the program resumes from the disk after the first cut.
 #[test]
 fn a_second_power_cut_loses_no_more_than_the_first() {
     if let Some(why) = tracing_unavailable() {
