@@ -333,6 +333,24 @@ fn no_retired_name_or_word_is_used() {
     assert!(found.is_empty(), "{} hits:\n{}", found.len(), found.join("\n"));
 }
 
+/// Comments say what a thing is with a noun, and what it does with a verb.
+#[test]
+fn no_comment_begins_with_a_relative_clause() {
+    let starts = ["What", "Whose", "Who", "Where", "Which"].map(|word| format!("{word} "));
+    let mut found = Vec::new();
+    for (path, text) in sources().iter().filter(|(path, _)| path.extension() == Some("rs".as_ref()))
+    {
+        for (number, line) in (1..).zip(text.lines()) {
+            let comment = line.trim_start().strip_prefix("//").unwrap_or_default();
+            let comment = comment.trim_start_matches(['/', '!', ' ']);
+            if starts.iter().any(|start| comment.starts_with(start)) {
+                found.push(format!("{}:{number}: {comment}", path.display()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "write a noun or a sentence:\n{}", found.join("\n"));
+}
+
 #[test]
 fn no_type_name_stands_for_two_things() {
     let mut modules: BTreeMap<String, Vec<String>> = BTreeMap::new();
