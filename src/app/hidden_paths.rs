@@ -54,6 +54,7 @@ const MOVABLE_FOLDERS: [(&str, &str); 4] = [
 /// Settings files of the home, which are secret if they contain one of [`SECRET_MARKERS`] or an address with a user.
 const SETTINGS_FILES: &str = "
     .npmrc .yarnrc .yarnrc.yml .bunfig.toml .config/.bunfig.toml .config/pnpm/rc .config/uv/uv.toml
+    .cargo/config .cargo/config.toml
     .m2/settings.xml .m2/settings-security.xml .gradle/gradle.properties
     .config/pip/pip.conf .pip/pip.conf
 ";
@@ -113,26 +114,33 @@ pub(super) fn hidden_paths(
     links: &LinkResolver,
 ) -> Vec<PathBuf> {
     let folders = world.folders();
-    let mut hidden: Vec<PathBuf> = folders.config.into_iter().collect();
-    hidden.extend_from_slice(sessions);
-    let inside = [SECRET_PATHS, SOCKET_PATHS].into_iter().flat_map(str::split_whitespace);
-    hidden.extend(inside.flat_map(|path| paths_in_home(path, world)));
-    hidden.extend(secret_settings(world).map(|settings| settings.file));
+    let mut hidden = sessions.to_vec();
+    hidden.extend(secret_paths(world));
+    hidden.extend(world.user.iter().flat_map(|user| secret_paths(user)));
     // Files that this process can't open are inaccessible to its commands, too.
     let system = SYSTEM_SECRETS.split_whitespace().map(PathBuf::from);
     hidden.extend(system.filter(|path| fs::File::open(path).is_ok()));
-    let sockets = SOCKET_VARIABLES.split_whitespace();
-    hidden.extend(sockets.filter_map(|name| socket_path(world.variable(name)?)));
-    let named = ["XDG_RUNTIME_DIR", "WAYLAND_DISPLAY"].into_iter();
-    let named = named.chain(SECRET_VARIABLES.split_whitespace());
-    hidden.extend(named.filter_map(|name| world.variable(name)).map(PathBuf::from));
-    hidden.extend(world.variable("KUBECONFIG").into_iter().flat_map(env::split_paths));
     hidden.sort();
     hidden.dedup();
     let needed = needed.iter().copied().chain(folders.home.as_deref()).chain([Path::new("/tmp")]);
     let needed: Vec<(PathBuf, &Path)> = needed.map(|path| (real_path(path, links), path)).collect();
     hidden.retain(|path| path.is_absolute() && can_be_hidden(path, &needed, links));
     hidden.into_iter().flat_map(|path| exclude_readable(path, readable)).collect()
+}
+
+/// Returns the secrets and sockets that the environment of a user leads to.
+fn secret_paths(world: &ProcessEnv) -> Vec<PathBuf> {
+    let mut hidden: Vec<PathBuf> = world.folders().config.into_iter().collect();
+    let inside = [SECRET_PATHS, SOCKET_PATHS].into_iter().flat_map(str::split_whitespace);
+    hidden.extend(inside.flat_map(|path| paths_in_home(path, world)));
+    hidden.extend(secret_settings(world).map(|settings| settings.file));
+    let sockets = SOCKET_VARIABLES.split_whitespace();
+    hidden.extend(sockets.filter_map(|name| socket_path(world.variable(name)?)));
+    let named = ["XDG_RUNTIME_DIR", "WAYLAND_DISPLAY"].into_iter();
+    let named = named.chain(SECRET_VARIABLES.split_whitespace());
+    hidden.extend(named.filter_map(|name| world.variable(name)).map(PathBuf::from));
+    hidden.extend(world.variable("KUBECONFIG").into_iter().flat_map(env::split_paths));
+    hidden
 }
 
 /// Returns a path of the home, and where a variable has moved it.

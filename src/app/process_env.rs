@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::config::{Folders, VARIABLE_PREFIX};
 use crate::workspace::FileId;
@@ -15,6 +16,8 @@ pub struct ProcessEnv {
     pub variables: Vec<(OsString, OsString)>,
     /// The current folder.
     pub cwd: PathBuf,
+    /// The user's environment, if this one is simulated: its secrets are hidden, too.
+    pub user: Option<Arc<ProcessEnv>>,
     /// The files to which this process writes its output. They don't count as changes of a run.
     pub output_files: Vec<FileId>,
 }
@@ -31,7 +34,8 @@ impl ProcessEnv {
         })?;
         let standard = [FileId::of_open(io::stdout()), FileId::of_open(io::stderr())];
         let output_files = standard.into_iter().flatten().collect();
-        let env = Self { variables: std::env::vars_os().collect(), cwd, output_files };
+        let variables = std::env::vars_os().collect();
+        let env = Self { variables, cwd, output_files, user: None };
         let is_setting = |name: &OsStr| name.as_bytes().starts_with(VARIABLE_PREFIX.as_bytes());
         let is_text = |value: &OsStr| value.to_str().is_some();
         match env.variables.iter().find(|(name, value)| is_setting(name) && !is_text(value)) {

@@ -97,7 +97,8 @@ impl CheckedSetup {
             let cause = io::Error::new(io::ErrorKind::InvalidInput, "its path is not UTF-8");
             return Err(AppError::Workspace { path: root.path().to_owned(), cause });
         }
-        let is_named = config.settings.workspace.root.is_some();
+        let is_named = config.settings.workspace.root.is_some()
+            && !config.is_of_project(&config.origin("workspace.root"));
         if !is_named && contains_home(root.path(), world.folders().home.as_deref()) {
             return Err(AppError::HomeAsWorkspace(root.path().to_owned()));
         }

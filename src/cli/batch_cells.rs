@@ -82,15 +82,44 @@ impl CellOptions<'_> {
         }
     }
 
-    fn sets(&self, cell: &BatchCell) -> Vec<String> {
+    /// Returns the settings of a cell: those of the user, and those of a file that the agent may have written.
+    fn sets(&self, cell: &BatchCell) -> [Vec<String>; 2] {
         let mode = self
             .settings
             .mode
             .map(|mode: ConfirmMode| format!("agents.{}.confirm_mode={mode}", self.agent(cell)));
-        mode.into_iter().chain(cell.sets(&self.common)).collect()
+        let mut of_user: Vec<String> = mode.into_iter().chain(self.common.sets.clone()).collect();
+        let of_task: Vec<String> = cell.task.options.all_sets().collect();
+        let variant = cell.variant.iter().flat_map(|variant| variant.options.all_sets());
+        if self.may_be_written(cell) {
+            return [of_user, of_task.into_iter().chain(variant).collect()];
+        }
+        of_user.extend(of_task.into_iter().chain(variant));
+        [of_user, Vec::new()]
     }
 
-    fn sources(&self, folder: Option<&Path>, sets: Vec<String>) -> ConfigSources {
+    /// Returns whether the agent may have written a manifest: it is in the folder of the command or of the cell.
+    fn may_be_written(&self, cell: &BatchCell) -> bool {
+        let folders = [Some(&*self.common.workspace), self.folder(cell)].into_iter().flatten();
+        let folders: Vec<_> = folders.filter_map(|folder| folder.canonicalize().ok()).collect();
+        let files = self.files.iter().filter_map(|it| self.world.cwd.join(it).canonicalize().ok());
+        files
+            .filter(|file| file.is_file())
+            .any(|file| folders.iter().any(|folder| file.starts_with(folder)))
+    }
+
+    fn sources(
+        &self,
+        cell: &BatchCell,
+        folder: Option<&Path>,
+        [sets, mut manifest_sets]: [Vec<String>; 2],
+    ) -> ConfigSources {
+        let is_of_manifest =
+            !matches!(cell.task.workspace, TaskWorkspace::Common) && self.may_be_written(cell);
+        if let Some(folder) = folder.filter(|_| is_of_manifest) {
+            manifest_sets.push(format!("workspace.root={}", folder.display()));
+        }
+        let folder = folder.filter(|_| !is_of_manifest);
         let path = |key, path: &Path, option: &str| OptionOverride {
             key,
             value: path.to_string_lossy().into_owned(),
@@ -101,6 +130,7 @@ impl CellOptions<'_> {
         ConfigSources {
             mcp_files: self.settings.mcp_config.iter().cloned().collect(),
             sets,
+            manifest_sets,
             options: workspace.into_iter().chain([sessions]).collect(),
             ..layer_sources(&self.settings.layers, self.world)
         }
@@ -175,15 +205,18 @@ impl CellOptions<'_> {
     ) -> Option<Config> {
         let mut sets = self.sets(cell);
         loop {
-            let error = match load(&self.sources(folder, sets.clone())) {
+            let error = match load(&self.sources(cell, folder, sets.clone())) {
                 Ok(config) => return Some(config),
                 Err(error) => error,
             };
             self.add_all(cell, &error, problems);
             let wrong: Vec<&str> = error.problems.iter().filter_map(problem_key).collect();
-            let before = sets.len();
-            sets.retain(|set| !wrong.contains(&set_key(set)));
-            if sets.len() == before {
+            let count = |sets: &[Vec<String>; 2]| sets.iter().map(Vec::len).sum::<usize>();
+            let before = count(&sets);
+            for sets in &mut sets {
+                sets.retain(|set| !wrong.contains(&set_key(set)));
+            }
+            if count(&sets) == before {
                 return None;
             }
         }
@@ -255,7 +288,9 @@ fn is_of_variant(cell: &BatchCell, problem: &ConfigProblem) -> bool {
 /// Returns the key of the option that has a problem.
 fn problem_key(problem: &ConfigProblem) -> Option<&str> {
     match &problem.origin.source {
-        OriginSource::Argument(option) => Some(option.trim_start_matches("--set ")),
+        OriginSource::Argument(option) | OriginSource::Manifest(option) => {
+            Some(option.trim_start_matches("--set "))
+        }
         OriginSource::BuiltIn
         | OriginSource::File(..)
         | OriginSource::Variable(_)
@@ -280,7 +315,7 @@ impl CellConfigurator for CellOptions<'_> {
     fn configure(&self, cell: &BatchCell) -> Result<CellConfig, AppError> {
         let sets = self.sets(cell);
         let agent = self.agent(cell).to_owned();
-        let mut config = load(&self.sources(self.folder(cell), sets.clone()))?;
+        let mut config = load(&self.sources(cell, self.folder(cell), sets.clone()))?;
         let settings = self.settings;
         if settings.disable_mcp == Some(true) {
             config.settings.mcp.servers.clear();
@@ -289,7 +324,7 @@ impl CellConfigurator for CellOptions<'_> {
         let saved = SavedOptions {
             omitted: Vec::new(),
             untrusted_sets: Vec::new(),
-            sets,
+            sets: sets.concat(),
             agent: Some(agent.clone()),
             config: layers
                 .config

@@ -135,7 +135,7 @@ pub(crate) fn ask(text: &str, question: &str) -> Result<Option<bool>, CliError> 
 /// Returns a text as whole lines without escape codes for a terminal behind a pipe, and without commands for a CI
 /// system.
 fn printable_lines(text: &str, is_terminal: bool) -> String {
-    let text = if is_terminal { text.into() } else { sanitize::for_pipe(text) };
+    let text = if is_terminal { sanitize::for_terminal(text) } else { sanitize::for_pipe(text) };
     let end = if text.ends_with('\n') { "" } else { "\n" };
     ci_commands::escape_commands(&format!("{text}{end}"), is_read_by_ci()).into_owned()
 }

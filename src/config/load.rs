@@ -13,7 +13,7 @@ use super::layers::{self, ConfigFile, ConfigFileState, ConfigLayer};
 use super::mcp_json;
 use super::merge::merge;
 use super::origin::{ConfigDocument, LayerRank, OriginSource, ValueOrigin};
-use super::overrides::{self, OptionOverride, SetOverride};
+use super::overrides::{self, OptionOverride, SetOrigin, SetOverride};
 use super::problem::{ConfigError, ConfigNotice, NoticeCause, ProblemKind};
 use super::resolved::Config;
 use super::settings::Settings;
@@ -48,6 +48,11 @@ pub struct ConfigSources {
     pub saved_sets: Option<Vec<String>>,
     /// The values of `--set`, as `KEY=VALUE`.
     pub sets: Vec<String>,
+    /// Values in the form of `--set` from a manifest that the agent may have written. They can't loosen the confinement
+    /// or choose where a key is sent.
+    pub manifest_sets: Vec<String>,
+    /// Whether the agent may have written all values, as in a scenario; like `manifest_sets`.
+    pub is_all_of_project: bool,
     /// The options that set keys.
     pub options: Vec<OptionOverride>,
 }
@@ -127,9 +132,7 @@ impl ConfigLoader<'_> {
         let (table, notices) = self.merge_layers(is_trusted);
         self.report.notices.extend(notices);
         let (settings, last) = self.read_settings(&table);
-        if is_trusted {
-            self.check_passed_secrets();
-        }
+        self.check_passed_secrets(is_trusted);
         let Self { sources, layers, files, report, changed, .. } = self;
         let effective_values = last.values;
         let ReadReport { notices, mut problems, .. } = report;
@@ -139,6 +142,7 @@ impl ConfigLoader<'_> {
             workspace,
             is_trusted,
             is_resumed: sources.saved_sets.is_some(),
+            is_all_of_project: sources.is_all_of_project,
             changed,
             files,
             effective_values,
@@ -178,11 +182,15 @@ impl ConfigLoader<'_> {
     fn add_arguments(&mut self) {
         let (rank, owner) = (LayerRank::Argument, FileOwner::User);
         // The options saved in a session and the options of this run may set the same list.
-        let untrusted = self.sources.untrusted_sets.iter().map(|set| (set, true, true));
-        let saved = self.sources.saved_sets.iter().flatten().map(|set| (set, false, true));
-        let sets = self.sources.sets.iter().map(|set| (set, false, false));
-        for (set, only_tightens, is_saved) in untrusted.chain(saved).chain(sets) {
-            let table = match overrides::layer_from_set(set, is_saved, &mut self.report) {
+        let sources = self.sources;
+        let untrusted = sources.untrusted_sets.iter().map(|set| (set, true, SetOrigin::Session));
+        let saved = sources.saved_sets.iter().flatten();
+        let saved = saved.map(|set| (set, false, SetOrigin::Session));
+        let sets = sources.sets.iter().map(|set| (set, false, SetOrigin::Argument));
+        let of_manifest = sources.manifest_sets.iter();
+        let of_manifest = of_manifest.map(|set| (set, false, SetOrigin::Manifest));
+        for (set, only_tightens, from) in untrusted.chain(saved).chain(sets).chain(of_manifest) {
+            let table = match overrides::layer_from_set(set, from, &mut self.report) {
                 SetOverride::Key(table) => {
                     self.check_layer(&table, "");
                     table
@@ -363,18 +371,22 @@ impl ConfigLoader<'_> {
         }
     }
 
-    /// Reports each secret variable that a file of the project passes to commands, unless the user's own configuration
-    /// passes it.
-    fn check_passed_secrets(&mut self) {
+    /// Reports each secret variable that a file of the project or a manifest passes to commands, unless the user's own
+    /// configuration passes it.
+    fn check_passed_secrets(&mut self, is_trusted: bool) {
         let patterns = |is_project: bool| {
             let layers = self.layers.iter();
-            let layers =
-                layers.filter(move |layer| (layer.owner == FileOwner::Project) == is_project);
+            let layers = layers.filter(|layer| is_trusted || layer.owner != FileOwner::Project);
             let patterns = layers.filter_map(|layer| {
                 let commands = layer.table.get("commands")?.value.as_table()?;
-                commands.get("env_include")?.value.as_list()
+                let patterns = commands.get("env_include")?.value.as_list()?;
+                Some(patterns.iter().map(|pattern| (layer.owner, pattern)))
             });
-            patterns.flatten()
+            let is_of_project = move |(owner, pattern): &(FileOwner, &ConfigNode)| {
+                let is_of_manifest = matches!(pattern.origin.source, OriginSource::Manifest(_));
+                (*owner == FileOwner::Project || is_of_manifest) == is_project
+            };
+            patterns.flatten().filter(is_of_project).map(|(_, pattern)| pattern)
         };
         let matches = |pattern: &ConfigNode, name: &str| {
             pattern.value.as_text().is_some_and(|pattern| matches_wildcard(pattern, name))

@@ -48,6 +48,8 @@ pub enum OriginSource {
     Variable(Arc<str>),
     /// An option of the command line.
     Argument(Arc<str>),
+    /// An option of a manifest that the agent may have written, in the form of the command line.
+    Manifest(Arc<str>),
     /// The options that a session has stored.
     Session,
 }
@@ -93,6 +95,7 @@ impl ValueOrigin {
             OriginSource::BuiltIn
             | OriginSource::Variable(_)
             | OriginSource::Argument(_)
+            | OriginSource::Manifest(_)
             | OriginSource::Session => None,
         }
     }
@@ -104,6 +107,7 @@ impl ValueOrigin {
             OriginSource::BuiltIn
             | OriginSource::Variable(_)
             | OriginSource::Argument(_)
+            | OriginSource::Manifest(_)
             | OriginSource::Session => None,
         }
     }
@@ -242,7 +246,9 @@ impl fmt::Display for ValueOrigin {
                 let (line, column, _) = document.position(span.start);
                 write!(f, "{}:{line}:{column}", document.path.display())
             }
-            OriginSource::Variable(name) | OriginSource::Argument(name) => f.write_str(name),
+            OriginSource::Variable(name)
+            | OriginSource::Argument(name)
+            | OriginSource::Manifest(name) => f.write_str(name),
             OriginSource::Session => f.write_str("the stored options of the session"),
         }
     }

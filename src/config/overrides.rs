@@ -95,15 +95,29 @@ pub(super) enum SetOverride {
     EntryKey(ConfigTable),
 }
 
-/// Returns the layer of one `--set KEY=VALUE`; `is_saved` if it comes from a stored session.
-pub(super) fn layer_from_set(set: &str, is_saved: bool, report: &mut ReadReport) -> SetOverride {
+/// The origin of a value in the form of `--set`.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SetOrigin {
+    /// The command line.
+    Argument,
+    /// A manifest.
+    Manifest,
+    /// The options of a stored session.
+    Session,
+}
+
+/// Returns the layer of one `--set KEY=VALUE`.
+pub(super) fn layer_from_set(set: &str, from: SetOrigin, report: &mut ReadReport) -> SetOverride {
     let mut table = ConfigTable::new();
     let (path, text) =
         set.split_once('=').map_or((set, None), |(key, value)| (key.trim(), Some(value)));
-    let origin = match is_saved {
-        true => ValueOrigin { rank: LayerRank::Argument, source: OriginSource::Session },
-        false => argument_origin(&format!("--set {path}")),
+    let option = || format!("--set {path}").into();
+    let source = match from {
+        SetOrigin::Argument => OriginSource::Argument(option()),
+        SetOrigin::Manifest => OriginSource::Manifest(option()),
+        SetOrigin::Session => OriginSource::Session,
     };
+    let origin = ValueOrigin { rank: LayerRank::Argument, source };
     let kind = match (key_spec::find_match(path), text) {
         (Some(KeyMatch::Key(key)), Some(text)) if key.is_cumulative() && text.trim().is_empty() => {
             ProblemKind::Other("expected a list; [] empties it".to_owned())
@@ -233,7 +247,7 @@ mod tests {
     fn set_accepts_any_key_and_reports_mistakes() {
         let mut report = ReadReport::default();
         let sets = ["agents.build.max_steps=3", "llm.modle=x", "stream=x", "llm.model"];
-        let tables = sets.map(|set| layer_from_set(set, false, &mut report));
+        let tables = sets.map(|set| layer_from_set(set, SetOrigin::Argument, &mut report));
         assert!(matches!(&tables[0], SetOverride::Key(table) if table.contains_key("agents")));
         let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
         let expected = [

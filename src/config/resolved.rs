@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use super::agents::{self, AgentDefinition};
 use super::effective::EffectiveValue;
 use super::layers::ConfigFile;
-use super::origin::{LayerRank, ValueOrigin};
+use super::origin::{LayerRank, OriginSource, ValueOrigin};
 use super::problem::{ConfigNotice, ConfigProblem, ProblemKind};
 use super::settings::{HookConfinement, McpServerConfig, Settings};
 use super::text_types::{ConfigName, HttpUrl, VariableName};
@@ -28,6 +28,8 @@ pub struct Config {
     pub workspace: PathBuf,
     /// Whether the project's folder is trusted.
     pub is_trusted: bool,
+    /// Whether the agent may have written all values, as in a scenario.
+    pub is_all_of_project: bool,
     /// Whether the configuration is for a stored session, with the options stored in it.
     pub is_resumed: bool,
     /// The project's files that have changed since the user trusted the folder. If there are any, the folder is not
@@ -117,9 +119,12 @@ impl Config {
         }
     }
 
-    /// Returns whether the origin is a file of the project. A file that the user names does not count.
-    fn is_of_project(&self, origin: &ValueOrigin) -> bool {
-        origin.rank == LayerRank::Project
+    /// Returns whether the origin is a file of the project, or a manifest that the agent may have written. A configuration
+    /// file that the user names does not count.
+    pub(crate) fn is_of_project(&self, origin: &ValueOrigin) -> bool {
+        self.is_all_of_project && origin.rank != LayerRank::Default
+            || matches!(origin.source, OriginSource::Manifest(_))
+            || origin.rank == LayerRank::Project
             || origin.rank == LayerRank::Profile && self.is_in_workspace(origin)
     }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use cap_std::fs::MetadataExt as _;
 use ignore::WalkBuilder;
 
+use super::file_patterns::FilePatterns;
 use super::guardrails::Guardrails;
 use super::rules::{PermissionRule, PermissionRules, RuleScope};
 use crate::workspace::{WorkspaceRoot, open_canonical_parent};
@@ -32,7 +33,7 @@ impl Guardrails {
     /// workspace, unless there are neither patterns nor rules.
     pub fn guarded_files(&self, root: &WorkspaceRoot, rules: &PermissionRules) -> GuardedFiles {
         let mut files = GuardedFiles::default();
-        let denied = DeniedFiles::new(root, rules);
+        let denied = DeniedFiles::new(root, rules, self);
         let hides = rules.deny.iter().filter(|rule| rule.has_path_pattern(RuleScope::Reads));
         let is_hidden = |name: &str| hides.clone().any(|rule| rule.may_match_path(name));
         let has_patterns = !self.protected.is_empty() || !self.sensitive.is_empty();
@@ -73,24 +74,29 @@ impl Guardrails {
     }
 }
 
-/// Files that rules deny to tools that write; they are looked for before and after a command.
+/// Files that rules and guardrails deny to tools that write; they are looked for before and after a command.
 ///
-/// The confinement keeps commands from files that exist at their start. It cannot cover missing files that a rule with
-/// a pattern denies: these are looked for when the command has ended.
+/// The confinement keeps commands from files that exist at their start. It cannot cover missing files that match a
+/// pattern: these are looked for when the command has ended.
 #[derive(Clone, Debug, Default)]
 pub struct DeniedFiles {
     root: PathBuf,
     rules: Vec<PermissionRule>,
+    guarded: [(&'static str, FilePatterns); 2],
 }
 
 /// The existing denied files with their identities.
 pub type ExistingFiles = BTreeMap<PathBuf, (u64, u64)>;
 
 impl DeniedFiles {
-    /// Returns the files of a workspace that rules deny.
-    pub fn new(root: &WorkspaceRoot, rules: &PermissionRules) -> Self {
+    /// Returns the files of a workspace that rules and guardrails deny.
+    pub fn new(root: &WorkspaceRoot, rules: &PermissionRules, guardrails: &Guardrails) -> Self {
         let denies = rules.deny.iter().filter(|rule| rule.has_path_pattern(RuleScope::Writes));
-        Self { root: root.path().to_owned(), rules: denies.cloned().collect() }
+        let guarded = [
+            ("guardrails.protected_files", guardrails.protected.clone()),
+            ("guardrails.sensitive_files", guardrails.sensitive.clone()),
+        ];
+        Self { root: root.path().to_owned(), rules: denies.cloned().collect(), guarded }
     }
 
     /// Returns the rule that denies a path.
@@ -98,13 +104,24 @@ impl DeniedFiles {
         self.rules.iter().find(|rule| rule.may_match_path(name))
     }
 
-    /// Returns the existing denied files. Walks through the workspace if there are rules.
+    /// Returns what denies a path.
+    fn denial(&self, name: &str) -> Option<String> {
+        if let Some(rule) = self.denying_rule(name) {
+            return Some(format!("rule {} of permissions.deny", rule.as_str()));
+        }
+        let found = |(key, patterns): &(&str, FilePatterns)| {
+            patterns.find(name).map(|pattern| format!("'{pattern}' of {key}"))
+        };
+        self.guarded.iter().find_map(found)
+    }
+
+    /// Returns the existing denied files. Walks through the workspace if there are rules or patterns.
     pub fn existing(&self) -> ExistingFiles {
-        if self.rules.is_empty() {
+        if self.rules.is_empty() && self.guarded.iter().all(|(_, patterns)| patterns.is_empty()) {
             return ExistingFiles::new();
         }
         let denied = walk(&self.root).filter_map(|(path, name)| {
-            self.denying_rule(&name)?;
+            self.denial(&name)?;
             let meta = path.symlink_metadata().ok()?;
             Some((path, (meta.dev(), meta.ino())))
         });
@@ -118,14 +135,12 @@ impl DeniedFiles {
         });
         let note = |(path, file): (PathBuf, _)| {
             let name = path.strip_prefix(&self.root).unwrap_or(&path).to_string_lossy();
-            let rule = self.denying_rule(&name)?.as_str();
+            let denial = self.denial(&name)?;
             let what = match rename_file(&path, file) {
                 Some(other) => format!("was renamed to '{other}'"),
                 None => "could not be renamed".to_owned(),
             };
-            Some(format!(
-                "'{name}' must not be written, and {what}: rule {rule} of permissions.deny"
-            ))
+            Some(format!("'{name}' must not be written, and {what}: {denial}"))
         };
         created.filter_map(note).collect()
     }
@@ -208,7 +223,7 @@ mod tests {
         let (command, read) = (vec!["run_command"], vec!["read_file"]);
         let tools = RuleTools { command, read, write: vec!["write_file"] };
         let rules = vec![PermissionRule::parse(&tools, "write_file(secrets/**)").unwrap()];
-        let denied = DeniedFiles { root: path(""), rules };
+        let denied = DeniedFiles { root: path(""), rules, ..DeniedFiles::default() };
         let before = denied.existing();
         fs::write(path("secrets/x.denied"), "").unwrap();
         assert_eq!(denied.rename_denied(&before).len(), 1);

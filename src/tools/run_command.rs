@@ -38,7 +38,8 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
     build: |context| {
         let settings = context.settings.commands.clone();
         let (root, supervisor) = (context.root.clone(), context.supervisor.clone());
-        let denied = DeniedFiles::new(context.root, &context.settings.rules);
+        let denied =
+            DeniedFiles::new(context.root, &context.settings.rules, &context.settings.guardrails);
         let description = format!(
             "Runs a shell command in the workspace and returns its output, its error output and its exit code. It has \
              no terminal and no input; it is ended after {} seconds unless timeout says otherwise, which can be up to {MAX_TIMEOUT}. Nothing that it \

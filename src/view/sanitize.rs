@@ -24,16 +24,38 @@ pub fn multiline(text: &str) -> Cow<'_, str> {
 
 /// Escapes a text for a pipe or a file. Line ends of all kinds and tabs are kept, and JSON stays equivalent.
 pub fn for_pipe(text: &str) -> Cow<'_, str> {
+    escape_output(text, false)
+}
+
+/// Escapes a text for a terminal, like [`for_pipe`]; colors are kept.
+pub fn for_terminal(text: &str) -> Cow<'_, str> {
+    escape_output(text, true)
+}
+
+/// Returns the length of a sequence that sets colors, `ESC [ … m`, at the beginning of a text.
+fn color_length(text: &str) -> Option<usize> {
+    let codes = text.strip_prefix("\u{1b}[")?;
+    let end = codes.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+    codes[end..].starts_with('m').then_some(2 + end + 1)
+}
+
+fn escape_output(text: &str, keeps_colors: bool) -> Cow<'_, str> {
     let is_shown = |c: char| is_harmful(c) && !matches!(c, '\n' | '\t' | '\r');
     if !text.contains(is_shown) && !text.contains('\r') {
         return Cow::Borrowed(text);
     }
     let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
     let mut clean = String::with_capacity(text.len() + 16);
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if let Some(color) = color_length(rest).filter(|_| keeps_colors) {
+            clean.push_str(&rest[..color]);
+            rest = &rest[color..];
+            continue;
+        }
+        rest = &rest[c.len_utf8()..];
         // Alone, a carriage return would let the following text overwrite the text before it.
-        let is_alone = c == '\r' && !is_json && chars.peek() != Some(&'\n');
+        let is_alone = c == '\r' && !is_json && !rest.starts_with('\n');
         match c {
             c if is_shown(c) && is_json => {
                 for unit in c.encode_utf16(&mut [0; 2]) {
@@ -120,6 +142,11 @@ mod tests {
     fn a_pipe_keeps_line_ends_and_json() {
         assert_eq!(for_pipe("a\r\nb\tc\n"), "a\r\nb\tc\n");
         assert_eq!(for_pipe("a\rb\u{1b}[2J\u{9b}m\u{202e}"), "a\\rb\\u{1b}[2J\\u{9b}m\\u{202e}");
+        let colored = "\u{1b}[1;31mred\u{1b}[0m";
+        assert_eq!(for_terminal(colored), colored);
+        for hidden in ["\u{1b}]52;c;cHdu\u{7}", "\u{1b}[2J", "\u{1b}[31", "\u{9b}31m", "a\rb"] {
+            assert_eq!(for_terminal(hidden), for_pipe(hidden));
+        }
         assert_eq!(
             for_pipe("{\"a\": \"\u{202e}\u{e0041}\"}"),
             "{\"a\": \"\\u202e\\udb40\\udc41\"}"

@@ -19,7 +19,7 @@ use crate::app::{
     AppError, ExecutionMode, FinishedRun, ProcessEnv, ResolvedModel, RunEnvironment, RunIo,
     RunRequest, RunSetup, SessionTarget, SubagentClock, open_store,
 };
-use crate::config::{ConfigSources, load};
+use crate::config::{ConfigSources, OptionOverride, load};
 use crate::journal::{JournalError, SessionId};
 use crate::machine::{Deadline, StopReason};
 use crate::policy::{ConfirmationAnswer, ConfirmationRequest, Confirmer};
@@ -131,13 +131,22 @@ fn build_setup(
         cwd: path("workspace"),
         file: content.config.as_ref().map(|_| path("config.toml")),
         sets,
+        // A scenario is a file of the project, which the agent can write.
+        is_all_of_project: true,
+        options: vec![OptionOverride {
+            key: "workspace.root",
+            value: path("workspace").to_string_lossy().into_owned(),
+            option: "the workspace of a scenario".to_owned(),
+        }],
         ..ConfigSources::default()
     })?;
+    let user = Some(Arc::new(world.clone()));
     let programs = world.variables.iter().filter(|(name, _)| name == "PATH").cloned();
     let home = ("HOME".into(), path("home").into_os_string());
     let world = ProcessEnv {
         variables: programs.chain([home]).collect(),
         cwd: path("workspace"),
+        user,
         ..ProcessEnv::default()
     };
     let model = ResolvedModel::scripted("scripted/scenario", scenario.script.clone());

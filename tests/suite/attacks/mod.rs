@@ -6,6 +6,7 @@ mod confinement;
 mod git;
 mod hooks;
 mod layers;
+mod manifests;
 mod network;
 mod next_run;
 mod permissions;
