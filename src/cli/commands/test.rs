@@ -29,7 +29,10 @@ pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     if let Some(text) = &args.from_all {
         return write_suite(args, text, world);
     }
-    let scenarios = load_scenarios(args)?;
+    let mut scenarios = load_scenarios(args)?;
+    for scenario in &mut scenarios {
+        scenario.is_trusted = args.layers.trust;
+    }
     let mut tested = scenario::run_all(&scenarios, world);
     if args.update {
         for (scenario, tested) in scenarios.iter().zip(&mut tested) {

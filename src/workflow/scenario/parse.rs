@@ -27,6 +27,8 @@ pub struct Scenario {
     pub path: PathBuf,
     /// The content of its file.
     pub content: ScenarioContent,
+    /// Whether the user trusts its settings: others can't loosen the confinement.
+    pub is_trusted: bool,
     /// The script of the model.
     pub(super) script: Script,
     /// The text of the file before the expectations.
@@ -172,7 +174,8 @@ impl Scenario {
         }
         let head = &text[..expect];
         let text_before_expect = head.to_owned();
-        Ok(Self { path: path.to_owned(), content, script, text_before_expect })
+        let path = path.to_owned();
+        Ok(Self { path, content, is_trusted: false, script, text_before_expect })
     }
 
     /// Returns the text of the file with other expectations.

@@ -132,7 +132,7 @@ fn build_setup(
         file: content.config.as_ref().map(|_| path("config.toml")),
         sets,
         // A scenario is a file of the project, which the agent can write.
-        is_all_of_project: true,
+        is_all_of_project: !scenario.is_trusted,
         options: vec![OptionOverride {
             key: "workspace.root",
             value: path("workspace").to_string_lossy().into_owned(),

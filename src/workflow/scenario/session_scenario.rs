@@ -41,8 +41,18 @@ struct SessionExtract {
 /// The scripted reply for a session without replies.
 const NO_REPLY: &str = "(The session has no reply.)";
 
-/// The prefixes of settings that depend on the machine.
-const LOCAL_SETTINGS: [&str; 5] = ["llm.", "workspace.root", "sessions.", "logging.", "mcp."];
+/// The prefixes of settings that depend on the machine, or that a scenario can't set.
+const LOCAL_SETTINGS: [&str; 9] = [
+    "llm.",
+    "workspace.root",
+    "sessions.",
+    "logging.",
+    "mcp.",
+    "sandbox.mode=off",
+    "sandbox.readable",
+    "sandbox.writable",
+    "commands.env_include",
+];
 
 /// Returns the text of a scenario that repeats a session.
 ///

@@ -74,6 +74,12 @@ fn a_scenario_reads_no_secret_and_loosens_nothing() {
     world.write("loose.toml", &format!("sets = ['sandbox.mode=off']\n{turns}"));
     let loose = world.run(&["test", "loose.toml"]);
     assert!(loose.code != 0 && loose.out.contains("your own configuration"), "{}", loose.out);
+    world.write(
+        "own.toml",
+        &format!("prompt = 'x'\nsets = ['sandbox.mode=off']\n{DONE}[expect]\noutput = 'Done.'\n"),
+    );
+    let own = world.run(&["test", "own.toml", "--trust"]);
+    assert_eq!(own.code, 0, "{}{}", own.out, own.err);
     let hook = "[[hooks.session_start]]\nname = 'h'\ncommand = 'touch ~/evil'\nsandbox = 'off'\n";
     world.write("hook.toml", &format!("config = \"\"\"\n{hook}\"\"\"\n{turns}"));
     let hook = world.run(&["test", "hook.toml"]);
