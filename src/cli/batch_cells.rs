@@ -98,14 +98,18 @@ impl CellOptions<'_> {
         [of_user, Vec::new()]
     }
 
-    /// Returns whether the agent may have written a manifest: it is in the folder of the command or of the cell.
+    /// Returns whether the agent may have written a manifest: it is in the folder of the command or of the cell, is reached
+    /// by a link there, or is no file, as standard input.
     fn may_be_written(&self, cell: &BatchCell) -> bool {
         let folders = [Some(&*self.common.workspace), self.folder(cell)].into_iter().flatten();
-        let folders: Vec<_> = folders.filter_map(|folder| folder.canonicalize().ok()).collect();
-        let files = self.files.iter().filter_map(|it| self.world.cwd.join(it).canonicalize().ok());
-        files
-            .filter(|file| file.is_file())
-            .any(|file| folders.iter().any(|folder| file.starts_with(folder)))
+        let real = folders.clone().filter_map(|folder| folder.canonicalize().ok());
+        let folders: Vec<PathBuf> = folders.map(|it| self.world.cwd.join(it)).chain(real).collect();
+        let is_inside = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
+        self.files.iter().filter(|name| !name.is_empty()).any(|name| {
+            let named = self.world.cwd.join(name);
+            let real = named.canonicalize().ok().filter(|file| file.is_file());
+            real.is_none_or(|real| is_inside(&named) || is_inside(&real))
+        })
     }
 
     fn sources(

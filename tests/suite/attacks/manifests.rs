@@ -38,6 +38,9 @@ fn tasks_and_variants_of_the_project_loosen_nothing() {
     std::fs::write(&own, task).unwrap();
     let batch = world.run(&["batch", own.to_str().unwrap(), "--model", &model]);
     assert_eq!(batch.code, 0, "{}", batch.err);
+    std::os::unix::fs::symlink(&own, world.path("link.toml")).unwrap();
+    let batch = world.run(&["batch", "link.toml", "--model", &model]);
+    assert!(batch.code == 3 && batch.err.contains("your own configuration"), "{}", batch.err);
     assert!(!world.home().join("evil").exists());
 }
 
