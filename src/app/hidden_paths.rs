@@ -108,6 +108,7 @@ const SOCKET_VARIABLES: &str = "
 /// not hidden, whatever a variable says.
 pub(super) fn hidden_paths(
     world: &ProcessEnv,
+    settings: &[SecretSettings],
     sessions: &[PathBuf],
     readable: &[PathBuf],
     needed: &[&Path],
@@ -115,8 +116,11 @@ pub(super) fn hidden_paths(
 ) -> Vec<PathBuf> {
     let folders = world.folders();
     let mut hidden = sessions.to_vec();
-    hidden.extend(secret_paths(world));
-    hidden.extend(world.user.iter().flat_map(|user| secret_paths(user)));
+    hidden.extend(secret_paths(world, settings));
+    if let Some(user) = &world.user {
+        hidden.extend(secret_paths(user, &secret_settings(user)));
+        hidden.extend(user.folders().state.map(|state| state.join("sessions")));
+    }
     // Files that this process can't open are inaccessible to its commands, too.
     let system = SYSTEM_SECRETS.split_whitespace().map(PathBuf::from);
     hidden.extend(system.filter(|path| fs::File::open(path).is_ok()));
@@ -129,11 +133,11 @@ pub(super) fn hidden_paths(
 }
 
 /// Returns the secrets and sockets that the environment of a user leads to.
-fn secret_paths(world: &ProcessEnv) -> Vec<PathBuf> {
+fn secret_paths(world: &ProcessEnv, settings: &[SecretSettings]) -> Vec<PathBuf> {
     let mut hidden: Vec<PathBuf> = world.folders().config.into_iter().collect();
     let inside = [SECRET_PATHS, SOCKET_PATHS].into_iter().flat_map(str::split_whitespace);
     hidden.extend(inside.flat_map(|path| paths_in_home(path, world)));
-    hidden.extend(secret_settings(world).map(|settings| settings.file));
+    hidden.extend(settings.iter().map(|settings| settings.file.clone()));
     let sockets = SOCKET_VARIABLES.split_whitespace();
     hidden.extend(sockets.filter_map(|name| socket_path(world.variable(name)?)));
     let named = ["XDG_RUNTIME_DIR", "WAYLAND_DISPLAY"].into_iter();
@@ -157,11 +161,9 @@ fn paths_in_home<'a>(
 
 /// Returns the hidden settings files that commands read without their secrets. Commands need the registry that these
 /// files name: package managers would otherwise take packages from the public one.
-pub(super) fn redacted_files(world: &ProcessEnv, hidden: &[PathBuf]) -> Vec<RedactedFile> {
-    secret_settings(world)
-        .filter(|it| hidden.contains(&it.file))
-        .filter_map(|it| it.redacted())
-        .collect()
+pub(super) fn redacted_files(settings: &[SecretSettings], hidden: &[PathBuf]) -> Vec<RedactedFile> {
+    let settings = settings.iter().filter(|it| hidden.contains(&it.file));
+    settings.filter_map(SecretSettings::redacted).collect()
 }
 
 /// Returns a warning if another hidden settings file names the registry of the user's packages.
@@ -171,13 +173,14 @@ pub(super) fn hidden_registry_warning(config: &Config, world: &ProcessEnv) -> Op
         return None;
     }
     let is_readable = |path: &Path| sandbox.readable.iter().any(|own| path.starts_with(own));
-    let mut hidden = secret_settings(world).filter(|settings| !is_readable(&settings.file));
+    let mut hidden =
+        secret_settings(world).into_iter().filter(|settings| !is_readable(&settings.file));
     let found = hidden.find(|it| names_registry(&it.text) && it.redacted().is_none())?;
     Some(describe_hidden_registry(&found.file))
 }
 
 /// A file of settings with a secret.
-struct SecretSettings {
+pub(super) struct SecretSettings {
     file: PathBuf,
     /// The text; empty if the file can't be read here.
     text: String,
@@ -195,17 +198,19 @@ impl SecretSettings {
 }
 
 /// Returns the settings in the home, and where variables say they are, that hold a secret.
-fn secret_settings(world: &ProcessEnv) -> impl Iterator<Item = SecretSettings> {
+pub(super) fn secret_settings(world: &ProcessEnv) -> Vec<SecretSettings> {
     let in_home = SETTINGS_FILES.split_whitespace();
     let in_home = in_home.flat_map(|name| paths_in_home(name, world).map(move |it| (it, name)));
     let named = SETTINGS_VARIABLES.split_whitespace();
     let named = named.filter_map(|name| Some((PathBuf::from(world.variable(name)?), name)));
     let files: BTreeMap<PathBuf, &str> = in_home.chain(named).collect();
-    files.into_iter().filter(|(file, _)| file.is_absolute()).filter_map(|(file, name)| {
+    let settings = files.into_iter().filter(|(file, _)| file.is_absolute());
+    let secret = settings.filter_map(|(file, name)| {
         let text = read_secret(&file)?;
         let is_redactable = REDACTED_SETTINGS.split_whitespace().any(|other| other == name);
         Some(SecretSettings { file, text, is_redactable })
-    })
+    });
+    secret.collect()
 }
 
 /// Returns the key of a line of settings for npm, yarn or pip.
@@ -364,12 +369,13 @@ mod tests {
             ("PIP_CONFIG_FILE", "pip.conf"),
         ];
         let world = ProcessEnv { variables: variables.map(set).into(), ..ProcessEnv::default() };
-        let hidden = hidden_paths(&world, &[], &[], &[], &LinkResolver::default());
+        let settings = secret_settings(&world);
+        let hidden = hidden_paths(&world, &settings, &[], &[], &[], &LinkResolver::default());
         for name in ["home/.ssh", "home/.config/gh", "home/own/gh", "kube/a", "b", "npmrc"] {
             assert!(hidden.contains(&path(name)), "{name} in {hidden:?}");
         }
         assert!(!hidden.contains(&path("pip.conf")));
-        let shown = redacted_files(&world, &hidden);
+        let shown = redacted_files(&settings, &hidden);
         assert_eq!(
             shown.iter().map(|it| &*it.text).collect::<Vec<_>>(),
             ["registry=https://npm.example/\n"]

@@ -13,7 +13,7 @@ use rustix::process::geteuid;
 use sha2::{Digest, Sha256};
 
 use super::error::AppError;
-use super::hidden_paths::{hidden_paths, redacted_files};
+use super::hidden_paths::{hidden_paths, redacted_files, secret_settings};
 use super::process_env::ProcessEnv;
 use super::skills::{SkillSources, UserSkills};
 use crate::config::{self, Config, HookConfinement, LayerRank, TRUST_VARIABLE};
@@ -230,7 +230,8 @@ fn build_policy(
     let user =
         folders.config.into_iter().chain(followed_files(config, world, &workspace, &user_git));
     let own = own.chain(user_files(user.collect(), skills, &workspace, &writable, &links));
-    let hidden = hidden_paths(world, &sessions, &readable, &[&workspace, temp], &links);
+    let settings = secret_settings(world);
+    let hidden = hidden_paths(world, &settings, &sessions, &readable, &[&workspace, temp], &links);
     SandboxPolicy {
         mode: sandbox.mode,
         network: sandbox.network,
@@ -246,7 +247,7 @@ fn build_policy(
         temp_owner: TempOwner::Supervisors,
         writable,
         caches: build_caches(world, &workspace, temp),
-        redacted: redacted_files(world, &hidden),
+        redacted: redacted_files(&settings, &hidden),
         hidden,
         readable,
         visible: skills.folders(),

@@ -41,6 +41,16 @@ pub(crate) struct CellOptions<'a> {
     pub(crate) evaluator: Option<ModelName>,
 }
 
+/// The settings of a cell, in the form of `--set`.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+struct CellSets {
+    of_user: Vec<String>,
+    /// The settings of manifests that the agent may have written; they override the others.
+    of_manifest: Vec<String>,
+    /// Whether such a manifest names the folder.
+    has_folder_of_manifest: bool,
+}
+
 /// Returns the options of a command that are common to all cells. A task can override each of them.
 pub(crate) fn common_options(
     settings: &SettingsArgs,
@@ -82,20 +92,24 @@ impl CellOptions<'_> {
         }
     }
 
-    /// Returns the settings of a cell: those of the user, and those of a file that the agent may have written.
-    fn sets(&self, cell: &BatchCell) -> [Vec<String>; 2] {
+    /// Returns the settings of a cell.
+    fn sets(&self, cell: &BatchCell) -> CellSets {
         let mode = self
             .settings
             .mode
             .map(|mode: ConfirmMode| format!("agents.{}.confirm_mode={mode}", self.agent(cell)));
-        let mut of_user: Vec<String> = mode.into_iter().chain(self.common.sets.clone()).collect();
-        let of_task: Vec<String> = cell.task.options.all_sets().collect();
-        let variant = cell.variant.iter().flat_map(|variant| variant.options.all_sets());
-        if self.may_be_written(cell) {
-            return [of_user, of_task.into_iter().chain(variant).collect()];
+        let of_user = mode.into_iter().chain(self.common.sets.iter().cloned());
+        match self.may_be_written(cell) {
+            true => CellSets {
+                of_user: of_user.collect(),
+                of_manifest: cell.manifest_sets().collect(),
+                has_folder_of_manifest: !matches!(cell.task.workspace, TaskWorkspace::Common),
+            },
+            false => CellSets {
+                of_user: of_user.chain(cell.manifest_sets()).collect(),
+                ..CellSets::default()
+            },
         }
-        of_user.extend(of_task.into_iter().chain(variant));
-        [of_user, Vec::new()]
     }
 
     /// Returns whether the agent may have written a manifest: it is in the folder of the command or of the cell, is reached
@@ -112,18 +126,11 @@ impl CellOptions<'_> {
         })
     }
 
-    fn sources(
-        &self,
-        cell: &BatchCell,
-        folder: Option<&Path>,
-        [sets, mut manifest_sets]: [Vec<String>; 2],
-    ) -> ConfigSources {
-        let is_of_manifest =
-            !matches!(cell.task.workspace, TaskWorkspace::Common) && self.may_be_written(cell);
-        if let Some(folder) = folder.filter(|_| is_of_manifest) {
-            manifest_sets.push(format!("workspace.root={}", folder.display()));
-        }
-        let folder = folder.filter(|_| !is_of_manifest);
+    fn sources(&self, folder: Option<&Path>, sets: CellSets) -> ConfigSources {
+        let CellSets { of_user, of_manifest, has_folder_of_manifest } = sets;
+        let written = folder.filter(|_| has_folder_of_manifest);
+        let written = written.map(|folder| format!("workspace.root={}", folder.display()));
+        let folder = folder.filter(|_| !has_folder_of_manifest);
         let path = |key, path: &Path, option: &str| OptionOverride {
             key,
             value: path.to_string_lossy().into_owned(),
@@ -133,8 +140,8 @@ impl CellOptions<'_> {
         let sessions = path("sessions.dir", &self.out, "--out");
         ConfigSources {
             mcp_files: self.settings.mcp_config.iter().cloned().collect(),
-            sets,
-            manifest_sets,
+            sets: of_user,
+            manifest_sets: of_manifest.into_iter().chain(written).collect(),
             options: workspace.into_iter().chain([sessions]).collect(),
             ..layer_sources(&self.settings.layers, self.world)
         }
@@ -209,18 +216,17 @@ impl CellOptions<'_> {
     ) -> Option<Config> {
         let mut sets = self.sets(cell);
         loop {
-            let error = match load(&self.sources(cell, folder, sets.clone())) {
+            let error = match load(&self.sources(folder, sets.clone())) {
                 Ok(config) => return Some(config),
                 Err(error) => error,
             };
             self.add_all(cell, &error, problems);
             let wrong: Vec<&str> = error.problems.iter().filter_map(problem_key).collect();
-            let count = |sets: &[Vec<String>; 2]| sets.iter().map(Vec::len).sum::<usize>();
-            let before = count(&sets);
-            for sets in &mut sets {
+            let before = sets.clone();
+            for sets in [&mut sets.of_user, &mut sets.of_manifest] {
                 sets.retain(|set| !wrong.contains(&set_key(set)));
             }
-            if count(&sets) == before {
+            if sets == before {
                 return None;
             }
         }
@@ -319,7 +325,7 @@ impl CellConfigurator for CellOptions<'_> {
     fn configure(&self, cell: &BatchCell) -> Result<CellConfig, AppError> {
         let sets = self.sets(cell);
         let agent = self.agent(cell).to_owned();
-        let mut config = load(&self.sources(cell, self.folder(cell), sets.clone()))?;
+        let mut config = load(&self.sources(self.folder(cell), sets.clone()))?;
         let settings = self.settings;
         if settings.disable_mcp == Some(true) {
             config.settings.mcp.servers.clear();
@@ -328,7 +334,7 @@ impl CellConfigurator for CellOptions<'_> {
         let saved = SavedOptions {
             omitted: Vec::new(),
             untrusted_sets: Vec::new(),
-            sets: sets.concat(),
+            sets: [sets.of_user, sets.of_manifest].concat(),
             agent: Some(agent.clone()),
             config: layers
                 .config

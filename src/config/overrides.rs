@@ -75,7 +75,7 @@ fn report_unknown_variable(name: &str, origin: ValueOrigin, report: &mut ReadRep
     let bare = bare.to_lowercase();
     let meant = key_spec::suggest_from_other_sections(&bare);
     let meant = meant.and_then(|path| key_spec::find_key(&path));
-    // The user means a limit to hold, and not to be ignored.
+    // A setting without its section must not be ignored: it may be a limit.
     let is_named = meant.is_some_and(|key| key.last_part().starts_with(&bare));
     let is_section = keys().iter().any(|key| key.path.split('.').next() == Some(&bare));
     let meant = meant.and_then(KeySpec::variable);

@@ -1,12 +1,12 @@
-//! Arguments of a command that are declared when that command is used: declaring those of all commands takes longer than
-//! anything else at the start of the program, and most of its memory there.
+//! Arguments that are declared only for the command that is used. The arguments of all commands would take more time
+//! and memory than any other part of the start.
 
 use std::ops::Deref;
 
 use clap::builder::Resettable;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Id};
 
-/// The arguments of a command. The help and completions need [`Command::build`] before they see them.
+/// The arguments of a command. They are missing in a [`Command`] before it is built.
 #[derive(Debug)]
 pub(crate) struct Deferred<T>(pub(crate) Box<T>);
 

@@ -39,7 +39,7 @@ pub(crate) fn diff(args: &DiffArgs, world: &ProcessEnv) -> Result<u8, CliError> 
     let between = args.range.as_deref().map(parse_range).transpose()?;
     stored.complete_restore(session, world)?;
     let changes = match RecordedChanges::load(&stored.store, session, between) {
-        Err(error) if is_of_no_changes(&error) => RecordedChanges::default(),
+        Err(error) if is_nothing_changed(&error) => RecordedChanges::default(),
         changes => changes?,
     };
     if changes.is_open && between.is_none() {
@@ -158,7 +158,7 @@ fn restore_files(
     }
     let config = config_options::load_layers(&args.layers, world)?;
     let opened = UndoSession::open(&config, world, &stored.store, session);
-    if opened.as_ref().is_err_and(is_of_no_changes) {
+    if opened.as_ref().is_err_and(is_nothing_changed) {
         output::print_stderr(NOTHING_TO_UNDO);
         return Ok(0);
     }
@@ -283,7 +283,8 @@ fn confirm(args: &UndoArgs, undo: &UndoSession, patches: &[ChangePatch]) -> Resu
     }
 }
 
-fn is_of_no_changes(error: &AppError) -> bool {
+/// Returns whether the error says that the session has changed nothing.
+fn is_nothing_changed(error: &AppError) -> bool {
     matches!(error, AppError::Undo(UndoError::NothingChanged(_)))
 }
 

@@ -105,9 +105,14 @@ impl BatchCell {
     }
 
     /// Returns the settings of the command, the task and the variant, in this order. Later ones override earlier ones.
-    pub fn sets(&self, common: &CommonOptions) -> Vec<String> {
+    fn sets(&self, common: &CommonOptions) -> Vec<String> {
+        common.sets.iter().cloned().chain(self.manifest_sets()).collect()
+    }
+
+    /// Returns the settings of the task and the variant, in this order.
+    pub fn manifest_sets(&self) -> impl Iterator<Item = String> + '_ {
         let variant = self.variant.iter().flat_map(|variant| variant.options.all_sets());
-        common.sets.iter().cloned().chain(self.task.options.all_sets()).chain(variant).collect()
+        self.task.options.all_sets().chain(variant)
     }
 
     /// Returns a readable and unique file name for the cell.

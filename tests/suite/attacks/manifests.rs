@@ -62,11 +62,12 @@ fn a_scenario_reads_no_secret_and_loosens_nothing() {
     let world = CliFixture::new();
     std::fs::create_dir(world.home().join(".ssh")).unwrap();
     std::fs::write(world.home().join(".ssh/id"), "SECRET").unwrap();
-    let command = format!(
-        "cat {}/.ssh/id > k; touch ~/evil {}/evil",
-        world.home().display(),
-        world.home().display()
-    );
+    // Sessions of other projects are the user's, too.
+    assert_eq!(world.run_script(DONE, &[]).code, 0);
+    let home = world.home().display().to_string();
+    let sessions = format!("{home}/.local/state/architect/sessions");
+    assert!(std::fs::read_dir(&sessions).unwrap().count() > 0);
+    let command = format!("cat {home}/.ssh/id > k; ls {sessions} >> k; touch ~/evil {home}/evil");
     let turns = format!(
         "prompt = 'x'\nmode = 'yolo'\n[[turn]]\ncalls = [{{ name = 'run_command', arguments = {{ command = '{command}' }} }}]\n\
          {DONE}[expect]\nfiles = {{ k = '' }}\n"
