@@ -1,6 +1,7 @@
 //! Attacks through files of the project that commands of the user read as settings: tasks, variants, scenarios.
 
 use crate::kit::cli::{CliFixture, wait_for_exit};
+use crate::kit::system::folder_outside_temp;
 
 const DONE: &str = "[[turn]]\ntext = 'Done.'\n";
 
@@ -60,35 +61,39 @@ fn a_task_does_not_work_in_the_home_unless_the_user_names_it() {
 #[test]
 fn a_scenario_reads_no_secret_and_loosens_nothing() {
     let world = CliFixture::new();
-    std::fs::create_dir(world.home().join(".ssh")).unwrap();
-    std::fs::write(world.home().join(".ssh/id"), "SECRET").unwrap();
-    // Sessions of other projects are the user's, too.
-    assert_eq!(world.run_script(DONE, &[]).code, 0);
-    let home = world.home().display().to_string();
-    let sessions = format!("{home}/.local/state/architect/sessions");
+    // Commands don't see the usual folder for temporary files.
+    let Some(folder) = folder_outside_temp() else { return };
+    let home = folder.path();
+    let run = |args: &[&str]| wait_for_exit(world.command(args).env("HOME", home).spawn().unwrap());
+    std::fs::create_dir(home.join(".ssh")).unwrap();
+    std::fs::write(home.join(".ssh/id"), "SECRET").unwrap();
+    let sessions = home.join(".local/state/architect/sessions");
+    let model = world.script_model(DONE);
+    assert_eq!(run(&["run", "x", "--model", &model]).code, 0);
     assert!(std::fs::read_dir(&sessions).unwrap().count() > 0);
+    let (home, sessions) = (home.display(), sessions.display());
     let command = format!("cat {home}/.ssh/id > k; ls {sessions} >> k; touch ~/evil {home}/evil");
     let turns = format!(
         "prompt = 'x'\nmode = 'yolo'\n[[turn]]\ncalls = [{{ name = 'run_command', arguments = {{ command = '{command}' }} }}]\n\
          {DONE}[expect]\nfiles = {{ k = '' }}\n"
     );
     world.write("plain.toml", &turns);
-    let plain = world.run(&["test", "plain.toml"]);
+    let plain = run(&["test", "plain.toml"]);
     assert!(plain.code == 0 && !plain.out.contains("SECRET"), "{}{}", plain.out, plain.err);
     world.write("loose.toml", &format!("sets = ['sandbox.mode=off']\n{turns}"));
-    let loose = world.run(&["test", "loose.toml"]);
+    let loose = run(&["test", "loose.toml"]);
     assert!(loose.code != 0 && loose.out.contains("your own configuration"), "{}", loose.out);
     world.write(
         "own.toml",
         &format!("prompt = 'x'\nsets = ['sandbox.mode=off']\n{DONE}[expect]\noutput = 'Done.'\n"),
     );
-    let own = world.run(&["test", "own.toml", "--trust"]);
+    let own = run(&["test", "own.toml", "--trust"]);
     assert_eq!(own.code, 0, "{}{}", own.out, own.err);
     let hook = "[[hooks.session_start]]\nname = 'h'\ncommand = 'touch ~/evil'\nsandbox = 'off'\n";
     world.write("hook.toml", &format!("config = \"\"\"\n{hook}\"\"\"\n{turns}"));
-    let hook = world.run(&["test", "hook.toml"]);
+    let hook = run(&["test", "hook.toml"]);
     assert!(hook.code != 0 && hook.out.contains("your own configuration"), "{}", hook.out);
-    assert!(!world.home().join("evil").exists());
+    assert!(!folder.path().join("evil").exists());
 }
 
 #[test]
