@@ -1,7 +1,7 @@
 //! Entries of folders.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::iter;
 use std::os::fd::AsFd;
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
+use ignore::WalkBuilder;
 use rustix::fs::{AtFlags, FileType as RawFileType, statat};
 
 use super::access_guard;
@@ -27,7 +28,7 @@ pub fn entries(mut walk: ignore::Walk) -> impl Iterator<Item = ignore::DirEntry>
 }
 
 /// The ignore files that a walk reads in each folder.
-const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".git/info/exclude"];
+const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
 /// The maximum size of an ignore file that is read, in bytes.
 const MAX_IGNORE_FILE_SIZE: u64 = 1 << 20;
@@ -38,9 +39,28 @@ const MAX_IGNORE_FILE_SIZE: u64 = 1 << 20;
 /// an endless device.
 pub fn has_readable_ignore_files(folder: &Path) -> bool {
     IGNORE_FILES.iter().all(|list| match fs::metadata(folder.join(list)) {
-        Ok(meta) => meta.is_file() && meta.len() <= MAX_IGNORE_FILE_SIZE || meta.is_dir(),
+        Ok(meta) => is_readable_ignore_file(&meta) || meta.is_dir(),
         Err(_) => true,
     })
+}
+
+fn is_readable_ignore_file(meta: &Metadata) -> bool {
+    meta.is_file() && meta.len() <= MAX_IGNORE_FILE_SIZE
+}
+
+/// Returns a walk from a folder of a workspace that includes hidden files, and leaves out those that ignore files name.
+///
+/// Of the files `.git/info/exclude`, it reads the workspace's own. For that of another folder, the walker would follow a
+/// `.git` file to any path, for example to a pipe, which would block.
+pub fn walk_builder(workspace: &Path, from: &Path) -> WalkBuilder {
+    let mut walk = WalkBuilder::new(from);
+    walk.hidden(false).require_git(false).git_global(false).git_exclude(false);
+    walk.current_dir(workspace);
+    let exclude = workspace.join(".git/info/exclude");
+    if fs::metadata(&exclude).is_ok_and(|meta| is_readable_ignore_file(&meta)) {
+        walk.add_ignore(exclude);
+    }
+    walk
 }
 
 /// A folder of the workspace that was opened to find files below it. No link below it is followed.

@@ -45,7 +45,7 @@ pub use input_file::{open_input, read_input};
 pub use line_page::{LinePage, LinePosition, MAX_LINE_PAGE, read_line_page};
 pub use link_resolver::LinkResolver;
 pub(crate) use link_resolver::MAX_LINKS;
-pub use listing::{FileLookup, FolderEntry, entries, has_readable_ignore_files};
+pub use listing::{FileLookup, FolderEntry, entries, has_readable_ignore_files, walk_builder};
 pub(crate) use open_folder::{
     OWNER, create_canonical, enter_canonical_parent, open_below, open_canonical,
     open_canonical_parent, open_file, open_parent, real_path, remove_tree, remove_unneeded,

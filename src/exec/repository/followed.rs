@@ -23,10 +23,9 @@ pub struct UserGitConfig {
 }
 
 /// Variables that name a program, or a folder of programs or hooks, each with an equivalent setting.
-const PROGRAM_VARIABLES: [(&str, &str); 15] = [
+const PROGRAM_VARIABLES: [(&str, &str); 14] = [
     ("EDITOR", "core.editor"),
     ("GIT_ASKPASS", "core.askpass"),
-    ("GIT_CONFIG_PARAMETERS", "core.editor"),
     ("GIT_EDITOR", "core.editor"),
     ("GIT_EXEC_PATH", "core.hookspath"),
     ("GIT_EXTERNAL_DIFF", "diff.external"),
@@ -72,7 +71,10 @@ impl UserGitConfig {
             let part = |name: &str| value(&format!("GIT_CONFIG_{name}_{number}"));
             Some((part("KEY")?, part("VALUE")?))
         });
-        let settings = named.chain(listed);
+        let parameters =
+            value("GIT_CONFIG_PARAMETERS").map(GitWords::of_parameters).unwrap_or_default();
+        let passed = parameters.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let settings = named.chain(listed).chain(passed);
         let settings =
             settings.filter_map(|(key, value)| GitSetting::from_key(key, value)).collect();
         Self {

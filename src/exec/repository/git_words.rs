@@ -45,6 +45,16 @@ impl GitWords {
         Self(words)
     }
 
+    /// Returns the settings in a value of `GIT_CONFIG_PARAMETERS`, as keys with values. Git passes them to its commands
+    /// that are not built in.
+    pub(super) fn of_parameters(value: &str) -> Vec<(String, String)> {
+        let setting = |word: String| match word.split_once('=') {
+            Some((key, value)) => (key.to_owned(), value.to_owned()),
+            None => (word, "true".to_owned()),
+        };
+        Self::of_alias(value).0.into_iter().map(setting).collect()
+    }
+
     /// Returns settings with the same effect as these words, after replacing aliases, which are given by name.
     pub(super) fn equivalent_settings(
         mut self,

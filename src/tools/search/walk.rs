@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
 use globset::GlobMatcher;
-use ignore::{DirEntry, WalkBuilder};
+use ignore::DirEntry;
 
 use crate::policy::PolicyEngine;
 use crate::port::CancellationToken;
@@ -16,7 +16,7 @@ use crate::tools::glob::compile_glob;
 
 use crate::workspace::{
     FileError, FileKind, FileLookup, RelPath, WorkspaceRoot, entries, has_readable_ignore_files,
-    is_generated,
+    is_generated, walk_builder,
 };
 
 /// A walk through the files below a folder that a search may read.
@@ -95,10 +95,9 @@ impl FileWalk {
         }
         let begun = Instant::now();
         let from = self.root.path().join(self.path.as_path());
-        let mut walk = WalkBuilder::new(&from);
+        let mut walk = walk_builder(self.root.path(), &from);
         // Hidden files belong to the project, but the repository's own folder does not.
-        walk.hidden(false).require_git(false).git_global(false).follow_links(false);
-        walk.filter_entry(|entry| {
+        walk.follow_links(false).filter_entry(|entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
             // The requested folder is always searched.
             let is_left_out = is_folder

@@ -13,7 +13,7 @@ use super::cache::IndexCache;
 use super::{IndexError, IndexSettings, WorkspaceIndex, language};
 use crate::port::lock;
 use crate::workspace::generated_folders::is_generated;
-use crate::workspace::listing::{entries, has_readable_ignore_files};
+use crate::workspace::listing::{entries, has_readable_ignore_files, walk_builder};
 use crate::workspace::path::RelPath;
 use crate::workspace::root::WorkspaceRoot;
 
@@ -65,7 +65,7 @@ impl IndexWalk {
         settings: &IndexSettings,
         cache: Option<IndexCache>,
     ) -> Result<Self, IndexError> {
-        let builder = walk_builder(root.path(), exclude_patterns(root.path(), &settings.exclude)?);
+        let builder = index_walk_builder(root.path(), exclude_patterns(root.path(), &settings.exclude)?);
         let shared = Arc::new(WalkState::default());
         let walk = Self { shared: Arc::clone(&shared), continues_in_background: cache.is_some() };
         let (path, largest) = (root.path().to_owned(), settings.max_file_size);
@@ -164,18 +164,13 @@ fn indexed_file(entry: &DirEntry, root: &Path, largest: u64) -> Option<IndexedFi
     Some(IndexedFile { path, language })
 }
 
-fn walk_builder(root: &Path, excluded: Override) -> WalkBuilder {
-    let mut builder = WalkBuilder::new(root);
+fn index_walk_builder(root: &Path, excluded: Override) -> WalkBuilder {
+    let mut builder = walk_builder(root, root);
     builder
-        .hidden(false)
-        .require_git(false)
-        // Looking for the exclude file would follow a `.git` file to any path.
-        .git_exclude(false)
         // Ignore files of parent folders count only in a repository: an ignore file in a home folder may ignore
         // everything.
         .parents(root.ancestors().any(|folder| folder.join(".git").exists()))
         .overrides(excluded)
-        .current_dir(root)
         .filter_entry(|entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
             !VERSION_CONTROL_FOLDERS.iter().any(|name| entry.file_name() == *name)

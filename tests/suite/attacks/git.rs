@@ -1509,6 +1509,7 @@ fn what_variables_of_the_user_make_git_run_is_protected() {
         ("GIT_EXTERNAL_DIFF=t/x", "diff HEAD"),
         ("GIT_TEMPLATE_DIR=AROUND/w/t", "init new"),
         ("GIT_CONFIG_PARAMETERS=\"'core.fsmonitor=t/x'\"", "status"),
+        ("GIT_CONFIG_PARAMETERS=\"'core.hooksPath'='t'\"", "commit --allow-empty -m n"),
     ] {
         for mode in [SandboxMode::Off, SandboxMode::WorkspaceWrite] {
             let mut line = String::new();
@@ -1541,7 +1542,7 @@ fn what_variables_of_the_user_make_git_run_is_protected() {
             }
             let canary = world.path.parent().unwrap().join("canary");
             let plant = format!(
-                "mkdir -p t/git t/hooks; printf '#!/bin/sh\ntouch {}\n' > t/x; chmod +x t/x; cp t/x t/hooks/post-commit; \
+                "mkdir -p t/git t/hooks; printf '#!/bin/sh\ntouch {}\n' > t/x; chmod +x t/x; cp t/x t/hooks/post-commit; cp t/x t/post-commit; \
                  printf '[core]\nfsmonitor=t/x\n' | tee t/c > t/git/config",
                 canary.display()
             );

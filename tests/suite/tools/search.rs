@@ -123,6 +123,23 @@ fn ignore_files_that_can_t_be_read_block_no_search() {
     }
 }
 
+/// The exclude file of the workspace's repository holds; a `.git` file leads a search nowhere.
+#[test]
+fn an_exclude_file_is_read_in_the_workspace_alone() {
+    let world = ToolFixture::new();
+    for path in ["mine.txt", "open.txt", "far/info/exclude"] {
+        world.write(path, "hit\n");
+    }
+    world.write(".git/info/exclude", "mine.txt\n");
+    let far = world.path.join("far");
+    assert!(Command::new("mkfifo").arg(far.join("commondir")).status().unwrap().success());
+    world.write("sub/.git", format!("gitdir: {}\n", far.display()));
+    world.write("sub/a.txt", "");
+    let found = world.ok("find_files", &json!({"pattern": "*.txt"}));
+    assert_eq!(found, "open.txt\nsub/a.txt");
+    assert_eq!(world.ok("find_files", &json!({"pattern": "*.txt", "path": "sub"})), "sub/a.txt");
+}
+
 /// A link in the requested path is followed inside the workspace, and rules hold for its target.
 #[test]
 fn files_behind_a_requested_link_are_found_unless_they_are_guarded() {
