@@ -10,7 +10,7 @@ use architect::journal::{JournalError, ReadOnlyReason, SessionId};
 use architect::llm::{ConnectError, ModelSpecError};
 use architect::machine::StopReason;
 use architect::types::Signal;
-use architect::view::RunResult;
+use architect::view::{OutputError, RunResult};
 
 use super::{USAGE_EXIT_CODE, output};
 
@@ -61,8 +61,11 @@ impl CliError {
 
     /// Returns the error of a write to standard output.
     pub(crate) fn from_stdout(error: &io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::new(Signal::Pipe.exit_code(), None, ""),
+        match OutputError::from(error) {
+            OutputError::ReaderGone => Self::new(Signal::Pipe.exit_code(), None, ""),
+            OutputError::HungUp if output::is_stdout_device() => {
+                Self::new(Signal::Hangup.exit_code(), None, "")
+            }
             _ => Self::failed(format!("could not write to standard output: {error}")),
         }
     }
@@ -110,7 +113,7 @@ impl CliError {
     /// Writes the error to standard error.
     pub(crate) fn print(&self) {
         // The reader of the output has gone, so there is nothing to report.
-        if self.exit_code == Signal::Pipe.exit_code() {
+        if self.message.is_empty() {
             return;
         }
         let hints: String = self.hints.iter().map(|hint| format!("  hint: {hint}\n")).collect();

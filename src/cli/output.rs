@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use architect::view::{ci_commands, flush_blocking, sanitize, write_all_blocking};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::{Errno, retry_on_intr};
 use serde::Serialize;
 
@@ -39,6 +40,13 @@ pub(crate) fn break_closed_stdout() {
     if let Err(error) = broken {
         log::warn!("standard output is closed: {error}");
     }
+}
+
+/// Returns whether standard output is a device. A terminal that is gone can't be recognized by anything else, and writing
+/// to it fails as writing to a broken disk does.
+pub(crate) fn is_stdout_device() -> bool {
+    let is_device = |meta: Stat| FileType::from_raw_mode(meta.st_mode).is_char_device();
+    fstat(rustix::stdio::stdout()).is_ok_and(is_device)
 }
 
 /// Writes the output of a command to standard output, and returns the exit code of success.

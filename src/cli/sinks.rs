@@ -30,9 +30,6 @@ pub(crate) struct Sinks {
     pub(crate) reporter: Reporter,
     /// The settings of questions to the user.
     pub(crate) prompt: PromptSettings,
-    /// Whether standard output is a terminal, determined in advance, because a closed terminal can't be recognized any
-    /// more.
-    pub(crate) is_terminal: bool,
 }
 
 /// Opens the sinks of a run.
@@ -86,8 +83,7 @@ pub(crate) fn open_sinks(
         outputs.push(Box::new(OptionalSink::new(file, "log file")));
     }
     let stdout = io::stdout();
-    let is_terminal = stdout.is_terminal();
-    let place = match is_terminal {
+    let place = match stdout.is_terminal() {
         true if logs_live && config.settings.llm.stream => AnswerDestination::SharedTerminal,
         true => AnswerDestination::Terminal,
         false => AnswerDestination::NonTerminal,
@@ -103,7 +99,7 @@ pub(crate) fn open_sinks(
             Box::new(JsonSink::new(stdout, JsonFormat::Stream).map_err(failed)?)
         }
     });
-    Ok(Sinks { reporter: Reporter::new(outputs), prompt, is_terminal })
+    Ok(Sinks { reporter: Reporter::new(outputs), prompt })
 }
 
 /// Opens the table of a batch, if it can be drawn: on a terminal to which no events are written.

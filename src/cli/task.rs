@@ -62,8 +62,7 @@ pub(crate) fn run(
 ) -> Result<u8, CliError> {
     let TaskRun { request, mode, evaluations } = task;
     let plan = plan_outputs(setup, args)?;
-    let Sinks { reporter: show, prompt, is_terminal } =
-        sinks::open_sinks(args, &setup.config, &setup.env)?;
+    let Sinks { reporter: show, prompt } = sinks::open_sinks(args, &setup.config, &setup.env)?;
     if worktree.is_some() {
         worktree_run::warn_if_unconfined(&setup.sandbox)?;
     }
@@ -119,7 +118,7 @@ pub(crate) fn run(
     };
     let report = RunReport { info: &about, result: &result, changes: &changes };
     let timeout = ended.deadline.remaining();
-    report_result(setup, args, plan.as_ref(), &report, (&show, is_terminal), timeout)
+    report_result(setup, args, plan.as_ref(), &report, &show, timeout)
 }
 
 /// Checks that the outputs of a run can be written, before money is spent. Returns the requested report.
@@ -147,7 +146,7 @@ pub(crate) fn report_result(
     args: &OutputArgs,
     plan: Option<&ReportPlan>,
     report: &RunReport<'_>,
-    (show, is_terminal): (&Reporter, bool),
+    show: &Reporter,
     timeout: Option<Duration>,
 ) -> Result<u8, CliError> {
     let result = report.result.clone();
@@ -164,7 +163,9 @@ pub(crate) fn report_result(
             let code = show.signal().map(Signal::exit_code);
             return Ok(code.unwrap_or(result.exit_code).max(FAILED_EXIT_CODE));
         }
-        Err(OutputError::HungUp) if is_terminal => return Ok(Signal::Hangup.exit_code()),
+        Err(OutputError::HungUp) if output::is_stdout_device() => {
+            return Ok(Signal::Hangup.exit_code());
+        }
         Err(lost) => {
             let failure = CliError::failed(lost);
             let failure = unwritten_result_hints(&result).into_iter().fold(failure, CliError::hint);

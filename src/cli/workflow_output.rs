@@ -162,8 +162,7 @@ impl StartedWorkflow<'_> {
             return Err(CliError::usage("the workflow has no steps"));
         };
         let plan = task::plan_outputs(setup, self.output)?;
-        let Sinks { reporter, prompt, is_terminal } =
-            sinks::open_sinks(self.output, &setup.config, &setup.env)?;
+        let Sinks { reporter, prompt } = sinks::open_sinks(self.output, &setup.config, &setup.env)?;
         if self.worktree.is_some() {
             worktree_run::warn_if_unconfined(&setup.sandbox)?;
         }
@@ -231,14 +230,7 @@ impl StartedWorkflow<'_> {
         let info =
             RunInfo { session_id: result.session_id.clone().unwrap_or_else(|| "".into()), ..info };
         let report = RunReport { info: &info, result: &result, changes: &[] };
-        task::report_result(
-            setup,
-            self.output,
-            plan.as_ref(),
-            &report,
-            (&reporter, is_terminal),
-            None,
-        )
+        task::report_result(setup, self.output, plan.as_ref(), &report, &reporter, None)
     }
 
     /// Returns the result of all iterations, and shows the end of the workflow. The joined result counts all sessions;

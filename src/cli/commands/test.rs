@@ -148,9 +148,8 @@ fn load_scenarios(args: &TestArgs) -> Result<Vec<Scenario>, CliError> {
 /// Replaces the expectations of a scenario by the observed results.
 fn update_expectations(scenario: &Scenario, tested: &mut ScenarioResult) -> Result<(), CliError> {
     if let ScenarioOutcome::Differs { seen, .. } = &tested.outcome {
-        fs::write(&scenario.path, scenario.with_expectations(seen)).map_err(|error| {
-            CliError::failed(format!("could not write {}: {error}", scenario.path.display()))
-        })?;
+        let text = scenario.with_expectations(seen);
+        save(Path::new("."), &scenario.path, text.as_bytes()).map_err(CliError::failed)?;
         tested.outcome = ScenarioOutcome::Passed;
     }
     Ok(())

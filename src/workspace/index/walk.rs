@@ -65,7 +65,8 @@ impl IndexWalk {
         settings: &IndexSettings,
         cache: Option<IndexCache>,
     ) -> Result<Self, IndexError> {
-        let builder = index_walk_builder(root.path(), exclude_patterns(root.path(), &settings.exclude)?);
+        let builder =
+            index_walk_builder(root.path(), exclude_patterns(root.path(), &settings.exclude)?);
         let shared = Arc::new(WalkState::default());
         let walk = Self { shared: Arc::clone(&shared), continues_in_background: cache.is_some() };
         let (path, largest) = (root.path().to_owned(), settings.max_file_size);

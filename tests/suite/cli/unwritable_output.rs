@@ -1,11 +1,12 @@
 //! Results that can't be written to standard output.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::kit::cli::{CliFixture, wait_for_exit};
+use crate::kit::cli::{CliFixture, wait_for_exit, wait_until};
+use crate::kit::terminal::TmuxTerminal;
 
 #[test]
 fn an_unwritable_result_is_summarized_on_standard_error() {
@@ -48,6 +49,30 @@ fn the_time_limit_holds_while_standard_error_is_full() {
         assert_eq!(ran.json()["stop_reason"], "timeout", "{}", ran.out);
         assert!(ran.took < Duration::from_secs(20), "{option:?}: {:?}", ran.took);
         drop(reader);
+    }
+}
+
+/// The signal comes first, and then the result can't be written.
+#[test]
+fn every_run_on_a_closed_terminal_has_the_exit_code_of_its_signal() {
+    let world = CliFixture::new();
+    let wait = "touch begun; sleep 60";
+    let call =
+        format!("calls = [{{ name = \"run_command\", arguments = {{ command = \"{wait}\" }} }}]");
+    let model = world.script_model(&format!("[[turn]]\n{call}\n"));
+    world.write("tasks.toml", "[[task]]\nid = \"a\"\nprompt = \"x\"\n");
+    for command in ["run x", "batch tasks.toml", "loop x --check false"] {
+        let Some(terminal) = TmuxTerminal::start_shell(&world, (80, 24)) else { return };
+        let program = env!("CARGO_BIN_EXE_architect");
+        let line = format!("{program} {command} --model {model} --mode yolo");
+        terminal.type_line(&format!("(trap : HUP; {line}; echo $? > new; mv new code)"));
+        terminal.wait_until("the command", |_| world.path("begun").exists());
+        drop(terminal);
+        wait_until("the end", || world.path("code").exists());
+        assert_eq!(world.read("code"), "129\n", "{command}");
+        for file in ["begun", "code"] {
+            fs::remove_file(world.path(file)).unwrap();
+        }
     }
 }
 
