@@ -197,6 +197,30 @@ impl KeySpec {
     }
 }
 
+/// Returns the changes that an untrusted project may make, each with its keys.
+pub fn untrusted_changes() -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut changes: Vec<(&str, Vec<&str>)> = Vec::new();
+    for key in keys() {
+        let change = match key.untrusted {
+            UntrustedChange::Denied => continue,
+            UntrustedChange::Allowed => "set any value",
+            UntrustedChange::Lower => "set a lower number",
+            UntrustedChange::Only(false) => "turn something off",
+            UntrustedChange::Only(true) => "turn something on",
+            UntrustedChange::Stricter => "choose a stricter word",
+            UntrustedChange::AddItems => "add items",
+            UntrustedChange::RemoveItems | UntrustedChange::NarrowPatterns => {
+                "remove items, or narrow patterns"
+            }
+        };
+        match changes.iter_mut().find(|(known, _)| *known == change) {
+            Some((_, paths)) => paths.push(&key.path),
+            None => changes.push((change, vec![&key.path])),
+        }
+    }
+    changes
+}
+
 /// The prefix of all environment variables of this program.
 pub const VARIABLE_PREFIX: &str = "ARCHITECT_";
 

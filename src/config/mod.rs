@@ -56,6 +56,7 @@ pub use folders::Folders;
 pub use json_schema::schema;
 pub use key_spec::{
     KeyOption, KeySpec, OptionValue, VARIABLE_PREFIX, is_cumulative, is_list, keys,
+    untrusted_changes,
 };
 pub use layers::profile_names;
 pub use layers::{ConfigFile, ConfigFileState};

@@ -6,7 +6,7 @@ use std::env;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use architect::config::{ProjectPreset, template};
+use architect::config::{ProjectPreset, template, untrusted_changes};
 use architect::exec::{SandboxPolicy, Supervisor};
 use architect::llm::{provider_names, provider_table};
 use architect::port::{ToolSpec, Toolbox as _};
@@ -29,6 +29,7 @@ fn sections() -> Vec<(&'static str, String)> {
         ("stop-reasons", reference_tables::stop_reasons().to_markdown()),
         ("events", reference_tables::events().to_markdown()),
         ("settings", settings()),
+        ("untrusted-changes", untrusted_changes_table()),
         ("tool-arguments", tool_arguments()),
     ]
 }
@@ -38,6 +39,16 @@ fn settings() -> String {
     let text = template(ProjectPreset::Plain, &provider_names());
     let (_, keys) = text.split_once("\n\n").unwrap();
     format!("```toml file=~/.config/architect/config.toml\n{}\n```\n", keys.trim_end())
+}
+
+fn untrusted_changes_table() -> String {
+    let named = |key: &&str| format!("`{}`", key.replace('*', "NAME"));
+    let row = |(change, keys): (&str, Vec<&str>)| {
+        let keys: Vec<_> = keys.iter().map(named).collect();
+        format!("| {change} | {} |\n", keys.join(", "))
+    };
+    let rows: String = untrusted_changes().into_iter().map(row).collect();
+    format!("| an untrusted project may | keys |\n|---|---|\n{rows}")
 }
 
 /// Returns the arguments of the built-in tools, a line each.
