@@ -20,7 +20,7 @@ use super::settings::Settings;
 use super::settings_reader::SettingsReader;
 use super::toml_document;
 use super::trust::{ChangedFile, TrustStore};
-use super::untrusted_layer::{IgnoredBecause, TightenedValues, tighten};
+use super::untrusted_layer::{self, IgnoredBecause, TightenedValues, tighten};
 use super::value_tree::{ConfigNode, ConfigTable};
 use crate::exec::is_secret_variable;
 use crate::types::matches_wildcard;
@@ -187,20 +187,41 @@ impl ConfigLoader<'_> {
         let saved = sources.saved_sets.iter().flatten();
         let saved = saved.map(|set| (set, false, SetOrigin::Session));
         let sets = sources.sets.iter().map(|set| (set, false, SetOrigin::Argument));
-        let of_manifest = sources.manifest_sets.iter();
-        let of_manifest = of_manifest.map(|set| (set, false, SetOrigin::Manifest));
-        for (set, only_tightens, from) in untrusted.chain(saved).chain(sets).chain(of_manifest) {
-            let table = match overrides::layer_from_set(set, from, &mut self.report) {
-                SetOverride::Key(table) => {
-                    self.check_layer(&table, "");
-                    table
-                }
-                SetOverride::EntryKey(table) => table,
-            };
+        for (set, only_tightens, from) in untrusted.chain(saved).chain(sets) {
+            let table = self.read_set(set, from);
             self.layers.push(ConfigLayer { rank, owner, only_tightens, table });
+        }
+        if !sources.manifest_sets.is_empty() {
+            self.add_manifest_sets();
         }
         for option in &self.sources.options {
             self.add_layer(rank, owner, overrides::layer_from_option(option));
+        }
+    }
+
+    fn read_set(&mut self, set: &str, from: SetOrigin) -> ConfigTable {
+        match overrides::layer_from_set(set, from, &mut self.report) {
+            SetOverride::Key(table) => {
+                self.check_layer(&table, "");
+                table
+            }
+            SetOverride::EntryKey(table) => table,
+        }
+    }
+
+    /// Adds the values of a manifest, with a problem for each that loosens the user's own.
+    fn add_manifest_sets(&mut self) {
+        let own = self.read_settings(&self.merge_layers(true).0).1.values;
+        for set in &self.sources.manifest_sets {
+            let table = self.read_set(set, SetOrigin::Manifest);
+            untrusted_layer::find_loosened(&table, "", &own, &mut |origin, key| {
+                let what = "only your own configuration can set a value that is less strict than yours, because the \
+                            agent can change the files of a project";
+                let kind = ProblemKind::Other(format!("`{key}`: {what}"));
+                self.report.problem(origin.clone(), kind);
+            });
+            let (rank, owner) = (LayerRank::Argument, FileOwner::User);
+            self.layers.push(ConfigLayer { rank, owner, only_tightens: false, table });
         }
     }
 

@@ -93,6 +93,38 @@ pub(super) fn tighten(
     kept
 }
 
+/// Finds the keys of a manifest's layer that are less strict than the user's own values: those about the confinement of
+/// commands, and those that would remove items of the user's rules.
+pub(super) fn find_loosened(
+    table: &ConfigTable,
+    path: &str,
+    own: &[EffectiveValue],
+    found: &mut impl FnMut(&ValueOrigin, &str),
+) {
+    for (name, node) in table {
+        let path = format!("{path}{name}");
+        match (key_spec::find_key(&path), &node.value) {
+            (Some(key), value) => {
+                let is_kept = key.untrusted == UntrustedChange::AddItems
+                    || KEPT_BY_MANIFESTS.contains(&&*path);
+                let current = own.iter().find(|shown| shown.key == path);
+                let current = current.and_then(|shown| shown.value.as_ref());
+                if is_kept && !tightens(key, value, current) {
+                    found(&node.key_origin, &path);
+                }
+            }
+            (None, ConfigValue::Table(table)) => {
+                find_loosened(table, &format!("{path}."), own, found);
+            }
+            (None, _) => {}
+        }
+    }
+}
+
+/// Keys that a manifest can only tighten. For others about the confinement, it can't set certain values.
+const KEPT_BY_MANIFESTS: [&str; 3] =
+    ["sandbox.allowed_hosts", "sandbox.network", "sandbox.required"];
+
 /// Returns whether a value for a key is at least as strict as another one.
 fn tightens(key: &KeySpec, value: &ConfigValue, current: Option<&ConfigValue>) -> bool {
     match key.untrusted {
