@@ -27,6 +27,8 @@ mod small_model;
 mod smt;
 #[cfg(feature = "cli")]
 mod spin;
+#[cfg(feature = "cli")]
+mod tlc;
 mod transition_pairs;
 #[cfg(feature = "cli")] // the others need only the runner, and compile faster without the rest
 mod workflow;
