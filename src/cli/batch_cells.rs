@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use architect::app::{AppError, ProcessEnv, ResolvedModel, RunSetup, open_worktrees};
 use architect::config::{
-    Config, ConfigError, ConfigProblem, ConfigSources, ModelName, OptionOverride, OriginSource,
-    ProblemKind, UnknownPricePolicy, load,
+    Config, ConfigError, ConfigProblem, ConfigSources, LayerRank, ModelName, OptionOverride,
+    OriginSource, ProblemKind, UnknownPricePolicy, ValueOrigin, load,
 };
 use architect::types::ConfirmMode;
 use architect::view::ReportSink;
@@ -147,6 +147,45 @@ impl CellOptions<'_> {
         }
     }
 
+    /// Checks that a manifest that the agent may have written names no folder outside the workspace, and no other agent than
+    /// the user.
+    fn check_manifest(&self, cell: &BatchCell) -> Result<(), ConfigError> {
+        if !self.may_be_written(cell) {
+            return Ok(());
+        }
+        let mut problems = Vec::new();
+        let mut refuse = |key: &str, what: &str| {
+            let source = OriginSource::Manifest(key.into());
+            let origin = ValueOrigin { rank: LayerRank::Argument, source };
+            problems.push(ConfigProblem { origin, kind: ProblemKind::Other(what.to_owned()) });
+        };
+        let real = |folder: &Path| self.world.cwd.join(folder).canonicalize().ok();
+        let folder = self.folder(cell).filter(|_| cell.task.workspace != TaskWorkspace::Common);
+        let around = real(&self.common.workspace);
+        if let Some((folder, around)) = folder.and_then(real).zip(around)
+            && !folder.starts_with(around)
+        {
+            let key = match cell.task.workspace {
+                TaskWorkspace::Repository { .. } => "repo",
+                _ => "workspace",
+            };
+            refuse(
+                key,
+                "only a file of tasks outside the workspace can name a folder outside it, because the agent can change \
+                 the files of a project",
+            );
+        }
+        if let (Some(own), Some(agent)) = (&self.settings.agent, cell.agent())
+            && own != agent
+        {
+            refuse(
+                "agent",
+                "only a file outside the workspace can name another agent than --agent",
+            );
+        }
+        if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
+    }
+
     /// Returns all mistakes that can be found before a cell begins. Equally configured cells are checked once.
     pub(crate) fn find_problems(&self, cells: &[BatchCell]) -> Vec<ManifestProblem> {
         let (mut seen, mut problems) = (HashSet::new(), Vec::new());
@@ -175,6 +214,10 @@ impl CellOptions<'_> {
 
     /// Checks the configuration of a cell, its agent, its model and its workspace.
     fn check(&self, cell: &BatchCell, problems: &mut Vec<ManifestProblem>) {
+        if let Err(error) = self.check_manifest(cell) {
+            self.add_all(cell, &error, problems);
+            return;
+        }
         // A missing folder has already been reported.
         let folder = self.folder(cell).filter(|folder| folder.is_dir());
         let is_missing = folder.is_none() && self.folder(cell).is_some();

@@ -215,8 +215,8 @@ impl ConfigLoader<'_> {
         for set in &self.sources.manifest_sets {
             let table = self.read_set(set, SetOrigin::Manifest);
             untrusted_layer::find_loosened(&table, "", &own, &mut |origin, key| {
-                let what = "only your own configuration can set a value that is less strict than yours, because the \
-                            agent can change the files of a project";
+                let what = "only your own configuration can set this, or a value that is less strict than yours, because \
+                            the agent can change the files of a project";
                 let kind = ProblemKind::Other(format!("`{key}`: {what}"));
                 self.report.problem(origin.clone(), kind);
             });

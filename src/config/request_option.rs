@@ -31,6 +31,7 @@ const RESERVED: &[(&str, &str)] = &[
     ("systemInstruction", PROMPT),
     ("tools", "the tools follow from the agent"),
     ("functions", "the tools follow from the agent"),
+    ("mcp_servers", "the tools follow from the agent"),
     ("tool_choice", "the tools follow from the agent"),
     ("toolConfig", "the tools follow from the agent"),
     ("stream", "use `llm.stream`"),

@@ -246,7 +246,15 @@ impl Config {
         let leads_out = |paths: &[PathBuf]| paths.iter().any(|path| !is_inside(&workspace, path));
         let outside = "only your own configuration can name a folder outside the workspace, because the agent can \
                        change the files of a project";
+        let prices = &self.settings.costs.prices_file;
         let loosened = [
+            (
+                "logging.file",
+                self.settings.logging.file.is_some(),
+                "only your own configuration, or --log-file, can name the log file, because the model's text is appended \
+                 to it, and the agent can change the files of a project",
+            ),
+            ("costs.prices_file", leads_out(prices.as_slice()), outside),
             (
                 "sandbox.mode",
                 sandbox.mode == SandboxMode::Off,

@@ -3,7 +3,7 @@
 use super::agents;
 use super::effective::EffectiveValue;
 use super::key_spec::{self, KeySpec, UntrustedChange};
-use super::origin::ValueOrigin;
+use super::origin::{LayerRank, ValueOrigin};
 use super::problem::{ConfigNotice, NoticeCause};
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 use crate::types::matches_wildcard;
@@ -93,8 +93,8 @@ pub(super) fn tighten(
     kept
 }
 
-/// Finds the keys of a manifest's layer that are less strict than the user's own values: those about the confinement of
-/// commands, and those that would remove items of the user's rules.
+/// Finds the keys that the layer of a manifest sets although only the user may: those in `KEYS_OF_USER`, and those whose
+/// value is less strict than the one that the user has set.
 pub(super) fn find_loosened(
     table: &ConfigTable,
     path: &str,
@@ -103,27 +103,42 @@ pub(super) fn find_loosened(
 ) {
     for (name, node) in table {
         let path = format!("{path}{name}");
+        let is_of_user =
+            KEYS_OF_USER.iter().any(|key| path == *key || path.starts_with(&format!("{key}.")));
         match (key_spec::find_key(&path), &node.value) {
-            (Some(key), value) => {
-                let is_kept = key.untrusted == UntrustedChange::AddItems
-                    || KEPT_BY_MANIFESTS.contains(&&*path);
-                let current = own.iter().find(|shown| shown.key == path);
-                let current = current.and_then(|shown| shown.value.as_ref());
-                if is_kept && !tightens(key, value, current) {
-                    found(&node.key_origin, &path);
-                }
+            _ if is_of_user => found(&node.key_origin, &path),
+            (Some(key), value) if loosens(key, value, &path, own) => {
+                found(&node.key_origin, &path);
             }
             (None, ConfigValue::Table(table)) => {
                 find_loosened(table, &format!("{path}."), own, found);
             }
-            (None, _) => {}
+            (Some(_) | None, _) => {}
         }
     }
 }
 
-/// Keys that a manifest can only tighten. For others about the confinement, it can't set certain values.
-const KEPT_BY_MANIFESTS: [&str; 3] =
-    ["sandbox.allowed_hosts", "sandbox.network", "sandbox.required"];
+/// Keys and sections that a manifest can't set: they name files and servers outside the confinement, and prices.
+const KEYS_OF_USER: [&str; 6] =
+    ["costs.prices_file", "logging.file", "mcp", "models", "sessions.dir", "skills.folders"];
+
+/// Keys that a manifest can't make less strict than the defaults either.
+const KEPT_DEFAULTS: [&str; 2] = ["allowed_tools", "unknown_price"];
+
+/// Returns whether a manifest's value is less strict than the one that the user has set.
+fn loosens(key: &KeySpec, value: &ConfigValue, path: &str, own: &[EffectiveValue]) -> bool {
+    if [UntrustedChange::Denied, UntrustedChange::Allowed].contains(&key.untrusted) {
+        return false;
+    }
+    // The list of hosts matters if the network is limited to it.
+    let bound = if path == "sandbox.allowed_hosts" { "sandbox.network" } else { path };
+    let is_set = |value: &EffectiveValue| value.origin.rank > LayerRank::Default;
+    let is_kept = KEPT_DEFAULTS.contains(&key.last_part())
+        || key.untrusted == UntrustedChange::AddItems
+        || own.iter().any(|value| value.key == bound && is_set(value));
+    let bounds = TightenedValues { below: own, trusted: own }.bounds(path);
+    is_kept && bounds.iter().any(|shown| !tightens(key, value, shown.value.as_ref()))
+}
 
 /// Returns whether a value for a key is at least as strict as another one.
 fn tightens(key: &KeySpec, value: &ConfigValue, current: Option<&ConfigValue>) -> bool {

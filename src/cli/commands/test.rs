@@ -13,6 +13,7 @@ use architect::workflow::scenario::{
 };
 
 use crate::cli::args::TestArgs;
+use crate::cli::config_options::load_layers;
 use crate::cli::error::CliError;
 use crate::cli::output;
 use crate::cli::session_lookup::SessionLookup;
@@ -30,8 +31,10 @@ pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
         return write_suite(args, text, world);
     }
     let mut scenarios = load_scenarios(args)?;
+    let own = load_layers(&args.layers, world)?;
     for scenario in &mut scenarios {
         scenario.is_trusted = args.layers.trust;
+        scenario.own_sandbox = Some(own.settings.sandbox.clone());
     }
     let mut tested = scenario::run_all(&scenarios, world);
     if args.update {

@@ -13,6 +13,7 @@ use toml::de::DeTable;
 
 use super::expectations::Expectations;
 use super::scheduled_action::{ScheduledAction, ScheduledActionToml};
+use crate::config::SandboxConfig;
 use crate::llm::PlaybackError;
 use crate::llm::model_table::PriceRow;
 use crate::llm::scripted::{Script, ScriptedTurn};
@@ -29,6 +30,8 @@ pub struct Scenario {
     pub content: ScenarioContent,
     /// Whether the user trusts its settings: others can't loosen the confinement.
     pub is_trusted: bool,
+    /// The user's own settings of the sandbox: those about the network and a missing sandbox hold for scenarios, too.
+    pub own_sandbox: Option<SandboxConfig>,
     /// The script of the model.
     pub(super) script: Script,
     /// The text of the file before the expectations.
@@ -175,7 +178,8 @@ impl Scenario {
         let head = &text[..expect];
         let text_before_expect = head.to_owned();
         let path = path.to_owned();
-        Ok(Self { path, content, is_trusted: false, script, text_before_expect })
+        let own_sandbox = None;
+        Ok(Self { path, content, is_trusted: false, own_sandbox, script, text_before_expect })
     }
 
     /// Returns the text of the file with other expectations.

@@ -120,26 +120,33 @@ fn build_setup(
 ) -> Result<RunSetup, AppError> {
     let content = &scenario.content;
     let path = |name: &str| folder.path().join(name);
-    let mut sets = vec![
-        format!("sessions.dir={}", path("sessions").display()),
-        "sessions.durability=os".to_owned(),
-    ];
+    let mut sets = vec!["sessions.durability=os".to_owned()];
     let mode = content.mode.iter();
     sets.extend(mode.map(|mode| format!("agents.{}.confirm_mode={mode}", content.agent)));
     sets.extend(content.sets.iter().cloned());
-    let config = load(&ConfigSources {
+    let mut config = load(&ConfigSources {
         cwd: path("workspace"),
         file: content.config.as_ref().map(|_| path("config.toml")),
         sets,
         // A scenario is a file of the project, which the agent can write.
         is_all_of_project: !scenario.is_trusted,
-        options: vec![OptionOverride {
-            key: "workspace.root",
-            value: path("workspace").to_string_lossy().into_owned(),
-            option: "the workspace of a scenario".to_owned(),
-        }],
+        options: [("workspace.root", "workspace"), ("sessions.dir", "sessions")]
+            .map(|(key, name)| OptionOverride {
+                key,
+                value: path(name).to_string_lossy().into_owned(),
+                option: "the folders of a scenario".to_owned(),
+            })
+            .into(),
         ..ConfigSources::default()
     })?;
+    let sandbox = &mut config.settings.sandbox;
+    if let Some(own) = &scenario.own_sandbox {
+        sandbox.required |= own.required;
+        if own.network < sandbox.network {
+            sandbox.network = own.network;
+            sandbox.allowed_hosts.clone_from(&own.allowed_hosts);
+        }
+    }
     let user = Some(Arc::new(world.clone()));
     let programs = world.variables.iter().filter(|(name, _)| name == "PATH").cloned();
     let home = ("HOME".into(), path("home").into_os_string());

@@ -6,7 +6,7 @@ use crate::kit::system::folder_outside_temp;
 const DONE: &str = "[[turn]]\ntext = 'Done.'\n";
 
 /// Settings that would let code out of the confinement, or the provider's key to another address.
-const LOOSE: [&str; 8] = [
+const LOOSE: [&str; 16] = [
     "sandbox = { mode = 'off' }",
     "hooks = { session_start = [{ name = 'h', command = 'touch ~/evil', sandbox = 'off' }] }",
     "llm = { api_base = 'http://127.0.0.1:9/v1', allow_http = true }",
@@ -15,6 +15,14 @@ const LOOSE: [&str; 8] = [
     "sandbox = { network = 'on' }",
     "permissions = { deny = [] }",
     "guardrails = { sensitive_files = [] }",
+    "sandbox = { mode = 'workspace-write' }",
+    "agents = { build = { confirm_mode = 'yolo' } }",
+    "agents = { review = { allowed_tools = ['*'] } }",
+    "commands = { enabled = true }",
+    "limits = { max_steps = 4 }",
+    "logging = { file = 'log' }",
+    "costs = { unknown_price = 'warn' }",
+    "mcp = { servers = [{ name = 'a', url = 'http://127.0.0.1:9' }] }",
 ];
 
 #[test]
@@ -30,7 +38,18 @@ fn tasks_and_variants_of_the_project_loosen_nothing() {
         let variants = format!("[[variant]]\nid = 'a'\nset = {{ {set} }}\n[[variant]]\nid = 'b'\n");
         world.write("variants.toml", &variants);
         let run = |args: &[&str]| {
-            let mut command = world.command(&[args, &["--model", &model]].concat());
+            let own = [
+                "--model",
+                &model,
+                "--sandbox",
+                "read-only",
+                "--mode",
+                "confirm-all",
+                "--no-commands",
+                "--max-steps",
+                "3",
+            ];
+            let mut command = world.command(&[args, &own].concat());
             wait_for_exit(command.env("OWN_API_KEY", "secret-secret-secret").spawn().unwrap())
         };
         let batch = run(&["batch", "tasks.toml"]);
@@ -52,15 +71,38 @@ fn tasks_and_variants_of_the_project_loosen_nothing() {
 }
 
 #[test]
+fn a_task_works_in_no_folder_outside_and_with_no_other_agent() {
+    let world = CliFixture::new();
+    let model = world.script_model(DONE);
+    let folder = world.home().join("w");
+    std::fs::create_dir(&folder).unwrap();
+    std::os::unix::fs::symlink(&folder, world.path("link")).unwrap();
+    std::fs::create_dir(world.path("inside")).unwrap();
+    let outside = format!("workspace = '{}'", folder.display());
+    let repository = format!("repo = '{}'", folder.display());
+    for (folder, code) in [
+        (&*outside, 3),
+        (&*repository, 3),
+        ("workspace = 'link'", 3),
+        ("agent = 'build'", 3),
+        ("workspace = 'inside'", 0),
+    ] {
+        world.write("tasks.toml", &format!("[[task]]\nid = 'a'\nprompt = 'x'\n{folder}\n"));
+        let batch = world.run(&["batch", "tasks.toml", "--model", &model, "--agent", "review"]);
+        assert_eq!(batch.code, code, "{folder}: {}", batch.err);
+        assert!(code == 0 || batch.err.contains("outside"), "{folder}: {}", batch.err);
+    }
+}
+
+#[test]
 fn a_task_does_not_work_in_the_home_unless_the_user_names_it() {
     let world = CliFixture::new();
     let model = world.script_model(DONE);
     let home = world.home();
-    world.write(
-        "tasks.toml",
-        &format!("[[task]]\nid = 'a'\nprompt = 'x'\nworkspace = '{}'\n", home.display()),
-    );
-    let batch = world.run(&["batch", "tasks.toml", "--model", &model]);
+    let task = format!("[[task]]\nid = 'a'\nprompt = 'x'\nworkspace = '{}'\n", home.display());
+    std::fs::write(home.join("tasks.toml"), task).unwrap();
+    let mut command = world.command(&["batch", "tasks.toml", "--model", &model]);
+    let batch = wait_for_exit(command.current_dir(home).spawn().unwrap());
     assert!(batch.code == 3 && batch.err.contains("home folder"), "{}", batch.err);
 }
 
@@ -86,6 +128,15 @@ fn a_scenario_reads_no_secret_and_loosens_nothing() {
     world.write("plain.toml", &turns);
     let plain = run(&["test", "plain.toml"]);
     assert!(plain.code == 0 && !plain.out.contains("SECRET"), "{}{}", plain.out, plain.err);
+    // The user's own network holds: commands see as many interfaces as in a run without one.
+    let counting = turns.replace(&command, "printf $(wc -l < /proc/net/dev) > k");
+    let script = counting.replace("prompt = 'x'\nmode = 'yolo'\n", "");
+    let script = world.script_model(script.split("[expect]").next().unwrap());
+    let ran = run(&["run", "x", "--model", &script, "--mode", "yolo", "--network", "off"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    world.write("online.toml", &counting.replace("k = ''", &format!("k = '{}'", world.read("k"))));
+    let offline = run(&["test", "online.toml", "--set", "sandbox.network=off"]);
+    assert_eq!(offline.code, 0, "{}{}", offline.out, offline.err);
     world.write("loose.toml", &format!("sets = ['sandbox.mode=off']\n{turns}"));
     let loose = run(&["test", "loose.toml"]);
     assert!(loose.code != 0 && loose.out.contains("your own configuration"), "{}", loose.out);

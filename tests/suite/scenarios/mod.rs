@@ -68,7 +68,9 @@ fn an_invalid_scenario_is_reported_with_its_line_before_anything_runs() {
 fn a_scenario_sees_nothing_of_the_user_and_two_runs_are_the_same() {
     let world = CliFixture::new();
     fs::create_dir_all(world.home().join(".config/architect")).unwrap();
-    fs::write(world.home().join(".config/architect/config.toml"), "not a configuration").unwrap();
+    let own =
+        "language = \"it\"\n[limits]\nmax_steps = 1\n[permissions]\ndeny = [\"run_command\"]\n";
+    fs::write(world.home().join(".config/architect/config.toml"), own).unwrap();
     let calls =
         "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"pwd; env\" } }]\n";
     let text = format!("prompt = \"x\"\nmode = \"yolo\"\n{calls}[[turn]]\ntext = \"a\"\n");
