@@ -69,13 +69,14 @@ fn a_scenario_sees_nothing_of_the_user_and_two_runs_are_the_same() {
     let world = CliFixture::new();
     fs::create_dir_all(world.home().join(".config/architect")).unwrap();
     let own =
-        "language = \"it\"\n[limits]\nmax_steps = 1\n[permissions]\ndeny = [\"run_command\"]\n";
+        "language = \"es\"\n[limits]\nmax_steps = 1\n[permissions]\ndeny = [\"run_command\"]\n";
     fs::write(world.home().join(".config/architect/config.toml"), own).unwrap();
     let calls =
         "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"pwd; env\" } }]\n";
     let text = format!("prompt = \"x\"\nmode = \"yolo\"\n{calls}[[turn]]\ntext = \"a\"\n");
     world.write("a.toml", &text).write("b.toml", &text);
-    assert_eq!(world.run(&["test", "a.toml", "b.toml", "--update"]).code, 0);
+    let ran = world.run(&["test", "a.toml", "b.toml", "--update"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     let seen = world.read("a.toml");
     assert_eq!(seen, world.read("b.toml"));
     assert!(!seen.contains(world.home().to_str().unwrap()), "{seen}");
