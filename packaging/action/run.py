@@ -112,6 +112,19 @@ def binary(folder: pathlib.Path) -> str:
     return str(folder / "architect")
 
 
+def has_base() -> bool:
+    """Returns whether the checkout has the first parent of its commit."""
+    here = pathlib.Path.cwd()
+    # A fork can commit a bare repository, whose configuration names programs, but no `.git`. So git doesn't search itself.
+    repository = next(filter(os.path.exists, (folder / ".git" for folder in (here, *here.parents))), None)
+    if not repository:
+        return False
+    # Without the variables of the step, which have keys, and without fetching what is missing.
+    environment = {"PATH": os.environ["PATH"], "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
+    parent = ["git", f"--git-dir={repository}", "rev-parse", "--quiet", "--verify", "HEAD^1"]
+    return subprocess.run(parent, capture_output=True, env=environment, check=False).returncode == 0
+
+
 def arguments(event: dict, folder: pathlib.Path) -> list[str]:
     """Returns the arguments of `architect run`. The task is read from standard input, since as an argument it could name a file."""
     mode, is_fork = os.environ["INPUT_MODE"] or "review", is_from_fork(event)
@@ -135,11 +148,9 @@ def arguments(event: dict, folder: pathlib.Path) -> list[str]:
     if is_fork:
         # The files of a fork can ask for anything; the run gets neither commands nor servers.
         options += ["--no-commands", "--disable-mcp", "--network=off"]
-    if "pull_request" in event:
-        # The checkout is the merge; its first parent is the base. Without it, the model reads the files alone.
-        parent = ["git", "rev-parse", "--quiet", "--verify", "HEAD^1"]
-        if subprocess.run(parent, capture_output=True, check=False).returncode == 0:
-            options.append("--context-git-diff=HEAD^1")
+    # The checkout is the merge; its first parent is the base. Without it, the model reads the files alone.
+    if "pull_request" in event and has_base():
+        options.append("--context-git-diff=HEAD^1")
     return options
 
 

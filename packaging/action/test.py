@@ -46,6 +46,12 @@ class Runner:
         text = json.dumps(answer)
         self.script.write_text(f"price = {{ input = 1, output = 1 }}\n{calls}\n[[turn]]\ntext = {text}\n")
 
+    def commit(self) -> None:
+        """Commits all files of the checkout."""
+        git = ["git", "-C", str(self.work), "-c", "user.name=a", "-c", "user.email=a@example.com"]
+        for arguments in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message=x"]):
+            subprocess.run([*git, *arguments], env={"PATH": os.environ["PATH"]}, check=True)
+
     def run(self, event: dict | None = None, **inputs: str):
         files = {name: self.folder / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "GITHUB_EVENT_PATH")}
         for file in files.values():
@@ -77,6 +83,10 @@ class Runner:
             )
         )
         return self
+
+    def has_stored(self, text: str) -> bool:
+        """Returns whether the session contains the text."""
+        return any(text in file.read_text() for file in (self.folder / "temp").rglob("*.jsonl"))
 
     def document(self) -> dict:
         return json.loads(pathlib.Path(self.outputs["artefact"], "result.json").read_text())
@@ -121,8 +131,7 @@ class ActionTest(unittest.TestCase):
                 self.assertLessEqual(set(masks), {f"::add-mask::{KEY}"}, (name, text))
                 if name == "TASK":
                     self.assertEqual(ran.code, 0, ran.log)
-                    journals = (ran.folder / "temp").rglob("*.jsonl")
-                    is_stored = any(json.dumps(text)[1:-1] in file.read_text() for file in journals)
+                    is_stored = ran.has_stored(json.dumps(text)[1:-1])
                     self.assertTrue(is_stored, f"the task is not as it was given: {text}")
                 else:
                     self.assertNotEqual(ran.code, 0, (name, text))
@@ -166,6 +175,24 @@ class ActionTest(unittest.TestCase):
             self.assertFalse((ran.work / "marker").exists())
         own = {"pull_request": {"head": {"repo": OWN}}}
         self.assertEqual(Runner().run(own, MODE="build").code, 0)
+
+    def test_git_runs_no_program_that_a_fork_names(self):
+        runner = Runner()
+        marker = runner.folder / "marker"
+        app = runner.work / "app"
+        app.mkdir()
+        runner.commit()
+        # An embedded bare repository. To find its commit, git would start a program to fetch it.
+        config = "[core]\nbare = true\nrepositoryformatversion = 1\n[extensions]\npartialClone = origin\n"
+        config += f"[remote 'origin']\nurl = ssh://x/y\npromisor = true\n[core]\nsshCommand = touch {marker} #\n"
+        for name, text in (("HEAD", "1" * 40), ("config", config.replace("'", '"')), ("objects/keep", ""), ("refs/keep", "")):
+            (app / name).parent.mkdir(exist_ok=True)
+            (app / name).write_text(text)
+        runner.commit()
+        ran = runner.run({"pull_request": {"head": {"repo": FORK}}}, WORKING_DIRECTORY="app")
+        self.assertEqual(ran.code, 0, ran.log)
+        self.assertFalse(marker.exists())
+        self.assertTrue(ran.has_stored("diff --git a/HEAD b/HEAD"), "the model has no diff")
 
     def test_without_a_key_nothing_is_done(self):
         runner = Runner()
