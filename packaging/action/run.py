@@ -112,6 +112,21 @@ def binary(folder: pathlib.Path) -> str:
     return str(folder / "architect")
 
 
+def working_directory() -> str:
+    """Returns the folder to work in. If its path leads through the checkout, it must end there: a fork can commit links."""
+    checkout = pathlib.Path(os.path.realpath(os.environ["GITHUB_WORKSPACE"]))
+    given = os.environ["INPUT_WORKING_DIRECTORY"] or "."
+    path = checkout / given
+    folder = pathlib.Path(os.path.realpath(path))
+    is_through = any(pathlib.Path(os.path.realpath(part)).is_relative_to(checkout) for part in (path, *path.parents))
+    if is_through and not folder.is_relative_to(checkout):
+        raise Refused(f"`working-directory` is a folder of the checkout; '{given}' leads to {folder}")
+    # The checkout's token would be readable.
+    if any(part.name.lower() == ".git" for part in (folder, *folder.parents)):
+        raise Refused(f"`working-directory` can't be in `.git`, as '{given}' is")
+    return str(folder)
+
+
 def has_base() -> bool:
     """Returns whether the checkout has the first parent of its commit."""
     here = pathlib.Path.cwd()
@@ -186,7 +201,7 @@ def run() -> int:
             command("add-mask", line)
     with open(os.environ["GITHUB_EVENT_PATH"], encoding="utf-8") as file:
         event = json.load(file)
-    os.chdir(os.environ["INPUT_WORKING_DIRECTORY"] or ".")
+    os.chdir(working_directory())
     options = arguments(event, artefact)
     if not keys and not os.environ["INPUT_MODEL"].startswith(WITHOUT_KEY):
         command("notice", "no key is set, as in runs for forks; nothing was done", title="architect")

@@ -194,6 +194,22 @@ class ActionTest(unittest.TestCase):
         self.assertFalse(marker.exists())
         self.assertTrue(ran.has_stored("diff --git a/HEAD b/HEAD"), "the model has no diff")
 
+    def test_no_link_of_the_checkout_leads_the_run_elsewhere(self):
+        runner = Runner()
+        outside = runner.folder / "outside"
+        outside.mkdir()
+        runner.commit()
+        for name, target in (("app", "../outside"), ("up", ".."), ("inner", "src"), ("loop", "loop"), ("token", ".git")):
+            (runner.work / name).symlink_to(target)
+        allowed = (".", "src", "inner", "src/../src", str(runner.work / "src"), str(outside))
+        refused = ("app", "up/outside", "..", "../outside", "app/../work/src/../..", "loop", "token", ".git/refs")
+        refused += (str(runner.work / "app"), str(runner.work / "up" / "outside"))
+        for name in allowed:
+            self.assertEqual(runner.run(WORKING_DIRECTORY=name).code, 0, (name, runner.log))
+        for name in refused:
+            self.assertEqual(runner.run(WORKING_DIRECTORY=name).code, 3, (name, runner.log))
+            self.assertEqual(runner.outputs, {"status": "failed"}, name)
+
     def test_without_a_key_nothing_is_done(self):
         runner = Runner()
         runner.environment = {"ANTHROPIC_API_KEY": ""}
