@@ -63,16 +63,19 @@ def set_output(name: str, value: str) -> None:
 
 def is_from_fork(event: dict) -> bool:
     """Returns whether somebody without write access may have written what is checked out, or what the event says."""
-    request = event.get("pull_request") or {}
+    # Anyone can open an issue, comment, review, fork, and change the pages of an open wiki, whatever is checked out.
+    if any(key in event for key in ("issue", "comment", "review", "discussion", "pages", "forkee")):
+        return True
     own = (event.get("repository") or {}).get("full_name")
+    request = event.get("pull_request") or {}
     if request:
         head = (request.get("head") or {}).get("repo") or {}
         return head.get("full_name") != own
     run = event.get("workflow_run") or {}
     if run:
-        return (run.get("head_repository") or {}).get("full_name") != own
-    # Anyone can open an issue, or comment.
-    return any(key in event for key in ("issue", "comment", "discussion"))
+        is_open = re.search("issue|comment|review|discussion|gollum|fork", run.get("event") or "")
+        return bool(is_open) or (run.get("head_repository") or {}).get("full_name") != own
+    return False
 
 
 def binary(folder: pathlib.Path) -> str:
@@ -149,7 +152,7 @@ def arguments(event: dict, folder: pathlib.Path) -> list[str]:
     if trust not in ("true", "false"):
         raise Refused(f"`trust` is true or false, not '{trust}'")
     if is_fork and mode == "build":
-        raise Refused("a change from a fork is only reviewed (`mode: review`) or planned")
+        raise Refused("a change from a fork, an issue, a comment and the like are only reviewed (`mode: review`) or planned")
     if not re.fullmatch(r"\d+(\.\d+)?", os.environ["INPUT_BUDGET"]):
         raise Refused(f"`budget` is a number of US dollars, not '{os.environ['INPUT_BUDGET']}'")
     options = ["run", "-", f"--model={os.environ['INPUT_MODEL']}", f"--budget={os.environ['INPUT_BUDGET']}", *MODES[mode]]

@@ -157,24 +157,50 @@ class ActionTest(unittest.TestCase):
             self.assertFalse(runner.document()["tools_used"][0]["success"], mode)
 
     def test_a_fork_is_reviewed_only_and_never_trusted(self):
-        events = [
-            {"pull_request": {"head": {"repo": FORK}}},
-            {"pull_request": {"head": {"repo": None}}},
-            {"workflow_run": {"head_repository": FORK}},
-            {"issue": {}, "comment": {}},
-        ]
+        own, fork = {"head": {"repo": OWN}}, {"head": {"repo": FORK}}
+        trusted = {
+            "push": {"ref": "refs/heads/main"},
+            "schedule": {"schedule": "0 5 * * *"},
+            "workflow_dispatch": {"inputs": {}},
+            "merge_group": {"merge_group": {}},
+            "pull_request": {"pull_request": own},
+            "pull_request_target": {"pull_request": own},
+            "workflow_run": {"workflow_run": {"event": "push", "head_repository": OWN}},
+            "workflow_run of a pull request": {"workflow_run": {"event": "pull_request", "head_repository": OWN}},
+        }
+        untrusted = {
+            "pull_request": {"pull_request": fork},
+            "pull_request of a removed fork": {"pull_request": {"head": {"repo": None}}},
+            "pull_request_target": {"pull_request": fork},
+            "pull_request_review": {"pull_request": own, "review": {"body": "x"}},
+            "pull_request_review_comment": {"pull_request": own, "comment": {"body": "x"}},
+            "commit_comment": {"comment": {"body": "x"}},
+            "issues": {"issue": {}},
+            "issue_comment": {"issue": {}, "comment": {}},
+            "issue_comment of a pull request": {"issue": {"pull_request": {}}, "comment": {}},
+            "discussion": {"discussion": {}},
+            "discussion_comment": {"discussion": {}, "comment": {}},
+            "gollum": {"pages": []},
+            "fork": {"forkee": {}},
+            "workflow_run": {"workflow_run": {"event": "pull_request", "head_repository": FORK}},
+            "workflow_run of a comment": {"workflow_run": {"event": "issue_comment", "head_repository": OWN}},
+            "workflow_run of a review": {"workflow_run": {"event": "pull_request_review", "head_repository": OWN}},
+        }
         command = "[[turn]]\ncalls = [{ name = 'run_command', arguments = { command = 'touch marker' } }]"
         agent = "[agents.review]\nallowed_tools = ['*']\nconfirm_mode = 'yolo'\n"
-        for event in events:
-            self.assertEqual(Runner().run(event, MODE="build").code, 3)
-            runner = Runner(calls=command)
-            (runner.work / ".architect").mkdir()
-            (runner.work / ".architect" / "config.toml").write_text(agent)
-            ran = runner.run(event, TRUST="true")
-            self.assertEqual(ran.outputs["status"], "success", ran.log)
-            self.assertFalse((ran.work / "marker").exists())
-        own = {"pull_request": {"head": {"repo": OWN}}}
-        self.assertEqual(Runner().run(own, MODE="build").code, 0)
+        for name, event in trusted.items():
+            with self.subTest(name):
+                ran = Runner().run(event, MODE="build")
+                self.assertEqual(ran.code, 0, ran.log)
+        for name, event in untrusted.items():
+            with self.subTest(name):
+                self.assertEqual(Runner().run(event, MODE="build").code, 3)
+                runner = Runner(calls=command)
+                (runner.work / ".architect").mkdir()
+                (runner.work / ".architect" / "config.toml").write_text(agent)
+                ran = runner.run(event, TRUST="true")
+                self.assertEqual(ran.outputs["status"], "success", ran.log)
+                self.assertFalse((ran.work / "marker").exists())
 
     def test_git_runs_no_program_that_a_fork_names(self):
         runner = Runner()
