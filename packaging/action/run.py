@@ -78,11 +78,15 @@ def is_from_fork(event: dict) -> bool:
     return False
 
 
+def find_program(name: str) -> str | None:
+    """Returns a program on the path. A relative folder of the path could be in the checkout."""
+    path = os.pathsep.join(filter(os.path.isabs, os.environ["PATH"].split(os.pathsep)))
+    return shutil.which(name, path=path)
+
+
 def binary(folder: pathlib.Path) -> str:
     """Returns the program: the one on the path, or that of a release, checked by its checksum."""
-    # Not below a folder of the path that is relative to the checkout.
-    path = os.pathsep.join(filter(os.path.isabs, os.environ["PATH"].split(os.pathsep)))
-    found = shutil.which("architect", path=path)
+    found = find_program("architect")
     version = os.environ.get("INPUT_VERSION") or os.environ.get("ACTION_REF", "")
     version = version.removeprefix("v")
     if found and not os.environ.get("INPUT_VERSION"):
@@ -135,11 +139,12 @@ def has_base() -> bool:
     here = pathlib.Path.cwd()
     # A fork can commit a bare repository, whose configuration names programs, but no `.git`. So git doesn't search itself.
     repository = next(filter(os.path.exists, (folder / ".git" for folder in (here, *here.parents))), None)
-    if not repository:
+    git = find_program("git")
+    if not repository or not git:
         return False
     # Without the variables of the step, which have keys, and without fetching what is missing.
-    environment = {"PATH": os.environ["PATH"], "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
-    parent = ["git", f"--git-dir={repository}", "rev-parse", "--quiet", "--verify", "HEAD^1"]
+    environment = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
+    parent = [git, f"--git-dir={repository}", "rev-parse", "--quiet", "--verify", "HEAD^1"]
     return subprocess.run(parent, capture_output=True, env=environment, check=False).returncode == 0
 
 

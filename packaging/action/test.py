@@ -17,6 +17,11 @@ import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+# What a runner starts, and where: by default in the checkout.
+ACTION = (ROOT / "action.yml").read_text()
+STEP = re.search(r"^      run: (.+)$", ACTION, re.MULTILINE)[1]
+FOLDER = re.search(r"^      working-directory: (.+)$", ACTION, re.MULTILINE)
 KEY = "sk-test-canary-0123456789"
 OWN, FORK = {"full_name": "own/project"}, {"full_name": "someone/project"}
 
@@ -66,13 +71,15 @@ class Runner:
             "HOME": str(self.folder / "home"),
             "RUNNER_TEMP": str(self.folder / "temp"),
             "GITHUB_WORKSPACE": str(self.work),
+            "GITHUB_ACTION_PATH": str(ROOT),
             "GITHUB_ACTIONS": "true",
             "ANTHROPIC_API_KEY": KEY,
             "ARCHITECT_TRUST": "1",
             **getattr(self, "environment", {}),
         }
-        step = [sys.executable, "-I", str(HERE / "run.py")]
-        ran = subprocess.run(step, cwd=self.work, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        step = [shutil.which("bash"), "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", STEP]
+        folder = FOLDER[1] if FOLDER else self.work
+        ran = subprocess.run(step, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
         self.code, self.log = ran.returncode, ran.stdout + ran.stderr
         self.commands = [line for line in self.log.splitlines() if line.lstrip().startswith("::")]
         self.summary = files["GITHUB_STEP_SUMMARY"].read_text()
@@ -219,6 +226,24 @@ class ActionTest(unittest.TestCase):
         self.assertEqual(ran.code, 0, ran.log)
         self.assertFalse(marker.exists())
         self.assertTrue(ran.has_stored("diff --git a/HEAD b/HEAD"), "the model has no diff")
+
+    def test_no_program_of_the_checkout_is_started(self):
+        runner = Runner()
+        runner.commit()
+        bin_folder = runner.work / "bin"
+        bin_folder.mkdir()
+        for name in ("architect", "git", "python3", "tar", "gzip"):
+            (bin_folder / name).write_text(f'#!/bin/sh\ntouch {runner.folder}/{name}\nexec {shutil.which(name)} "$@"\n')
+            (bin_folder / name).chmod(0o755)
+        for name in ("sitecustomize", "json", "hashlib"):
+            (runner.work / f"{name}.py").write_text(f"open('{runner.folder}/{name}', 'w')\n")
+        runner.commit()
+        runner.environment = {"PATH": f"bin:{os.environ['PATH']}", "PYTHONPATH": "."}
+        ran = runner.run({"pull_request": {"head": {"repo": FORK}}})
+        self.assertEqual(ran.code, 0, ran.log)
+        self.assertTrue(ran.has_stored("diff --git a/bin/git b/bin/git"), "the model has no diff")
+        started = {"architect", "git", "python3", "tar", "gzip", "sitecustomize", "json", "hashlib"}
+        self.assertEqual({file.name for file in runner.folder.iterdir()} & started, set())
 
     def test_no_link_of_the_checkout_leads_the_run_elsewhere(self):
         runner = Runner()
