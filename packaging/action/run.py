@@ -163,7 +163,7 @@ def arguments(event: dict, folder: pathlib.Path) -> list[str]:
     options = ["run", "-", f"--model={os.environ['INPUT_MODEL']}", f"--budget={os.environ['INPUT_BUDGET']}", *MODES[mode]]
     options += ["--json", "--report=github", f"--report-file={folder / 'report.md'}"]
     # `actions/checkout` may have left its token there.
-    options.append("--deny=read_file(.git/**)")
+    options.append("--deny=read_file(**/.git/**)")
     if mode == "build":
         options.append("--fail-on-denied")
     if trust == "true" and not is_fork:

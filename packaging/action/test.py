@@ -157,11 +157,14 @@ class ActionTest(unittest.TestCase):
 
     def test_the_token_of_the_checkout_can_not_be_read(self):
         for mode in ("review", "build"):
-            runner = Runner(calls="[[turn]]\ncalls = [{ name = 'read_file', arguments = { path = '.git/config' } }]")
-            (runner.work / ".git").mkdir()
-            (runner.work / ".git" / "config").write_text("AUTHORIZATION: basic canary")
-            runner.run(MODE=mode)
-            self.assertFalse(runner.document()["tools_used"][0]["success"], mode)
+            # `actions/checkout` with `path: project` leaves it in a subfolder.
+            for path in (".git/config", "project/.git/config"):
+                runner = Runner(calls=f"[[turn]]\ncalls = [{{ name = 'read_file', arguments = {{ path = '{path}' }} }}]")
+                (runner.work / path).parent.mkdir(parents=True)
+                (runner.work / path).write_text("AUTHORIZATION: basic canary")
+                runner.run(MODE=mode)
+                self.assertFalse(runner.document()["tools_used"][0]["success"], (mode, path))
+                self.assertFalse(runner.has_stored("basic canary"), (mode, path))
 
     def test_a_fork_is_reviewed_only_and_never_trusted(self):
         own, fork = {"head": {"repo": OWN}}, {"head": {"repo": FORK}}
