@@ -193,8 +193,13 @@ def annotate(result: dict) -> None:
     shown = 0
     for finding in found:
         name, line, text = finding.groups()
-        path = (workspace / name).resolve()
-        if shown < MAX_FINDINGS and path.is_relative_to(workspace) and path.is_relative_to(root) and path.is_file():
+        try:
+            path = (workspace / name).resolve()
+            is_file = path.is_file()
+        except (OSError, ValueError, RuntimeError):
+            # The name is too long, has a null character, or leads through links in a circle.
+            continue
+        if shown < MAX_FINDINGS and path.is_relative_to(workspace) and path.is_relative_to(root) and is_file:
             command("warning", text, file=str(path.relative_to(root)), line=line, title="architect")
             shown += 1
 

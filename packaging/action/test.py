@@ -115,6 +115,14 @@ class ActionTest(unittest.TestCase):
         self.assertEqual(len(ran.commands), 3, ran.commands)
         self.assertEqual(ran.log.count(KEY), 1)
 
+    def test_a_finding_in_no_possible_file_is_left_out(self):
+        for name in ("x" * 300, "loop", "a\0b"):
+            runner = Runner(answer=f"{name}:1: text")
+            (runner.work / "loop").symlink_to("loop")
+            ran = runner.run()
+            self.assertEqual((ran.code, ran.outputs.get("status")), (0, "success"), ran.log)
+            self.assertEqual(len(ran.commands), 2, ran.commands)
+
     def test_nothing_in_an_input_is_interpreted(self):
         marker = pathlib.Path(tempfile.mkdtemp(), "marker")
         for text in (
