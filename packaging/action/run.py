@@ -63,23 +63,30 @@ def set_output(name: str, value: str) -> None:
 
 def is_from_fork(event: dict) -> bool:
     """Returns whether somebody without write access may have written what is checked out, or what the event says."""
-    request = event.get("pull_request") or {}
+    # Anyone can open an issue, comment, review, fork, and change the pages of an open wiki, whatever is checked out.
+    if any(key in event for key in ("issue", "comment", "review", "discussion", "pages", "forkee")):
+        return True
     own = (event.get("repository") or {}).get("full_name")
+    request = event.get("pull_request") or {}
     if request:
         head = (request.get("head") or {}).get("repo") or {}
         return head.get("full_name") != own
     run = event.get("workflow_run") or {}
     if run:
-        return (run.get("head_repository") or {}).get("full_name") != own
-    # Anyone can open an issue, or comment.
-    return any(key in event for key in ("issue", "comment", "discussion"))
+        is_open = re.search("issue|comment|review|discussion|gollum|fork", run.get("event") or "")
+        return bool(is_open) or (run.get("head_repository") or {}).get("full_name") != own
+    return False
+
+
+def find_program(name: str) -> str | None:
+    """Returns a program on the path. A relative folder of the path could be in the checkout."""
+    path = os.pathsep.join(filter(os.path.isabs, os.environ["PATH"].split(os.pathsep)))
+    return shutil.which(name, path=path)
 
 
 def binary(folder: pathlib.Path) -> str:
     """Returns the program: the one on the path, or that of a release, checked by its checksum."""
-    # Not below a folder of the path that is relative to the checkout.
-    path = os.pathsep.join(filter(os.path.isabs, os.environ["PATH"].split(os.pathsep)))
-    found = shutil.which("architect", path=path)
+    found = find_program("architect")
     version = os.environ.get("INPUT_VERSION") or os.environ.get("ACTION_REF", "")
     version = version.removeprefix("v")
     if found and not os.environ.get("INPUT_VERSION"):
@@ -112,6 +119,35 @@ def binary(folder: pathlib.Path) -> str:
     return str(folder / "architect")
 
 
+def working_directory() -> str:
+    """Returns the folder to work in. If its path leads through the checkout, it must end there: a fork can commit links."""
+    checkout = pathlib.Path(os.path.realpath(os.environ["GITHUB_WORKSPACE"]))
+    given = os.environ["INPUT_WORKING_DIRECTORY"] or "."
+    path = checkout / given
+    folder = pathlib.Path(os.path.realpath(path))
+    is_through = any(pathlib.Path(os.path.realpath(part)).is_relative_to(checkout) for part in (path, *path.parents))
+    if is_through and not folder.is_relative_to(checkout):
+        raise Refused(f"`working-directory` is a folder of the checkout; '{given}' leads to {folder}")
+    # The checkout's token would be readable.
+    if any(part.name.lower() == ".git" for part in (folder, *folder.parents)):
+        raise Refused(f"`working-directory` can't be in `.git`, as '{given}' is")
+    return str(folder)
+
+
+def has_base() -> bool:
+    """Returns whether the checkout has the first parent of its commit."""
+    here = pathlib.Path.cwd()
+    # A fork can commit a bare repository, whose configuration names programs, but no `.git`. So git doesn't search itself.
+    repository = next(filter(os.path.exists, (folder / ".git" for folder in (here, *here.parents))), None)
+    git = find_program("git")
+    if not repository or not git:
+        return False
+    # Without the variables of the step, which have keys, and without fetching what is missing.
+    environment = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
+    parent = [git, f"--git-dir={repository}", "rev-parse", "--quiet", "--verify", "HEAD^1"]
+    return subprocess.run(parent, capture_output=True, env=environment, check=False).returncode == 0
+
+
 def arguments(event: dict, folder: pathlib.Path) -> list[str]:
     """Returns the arguments of `architect run`. The task is read from standard input, since as an argument it could name a file."""
     mode, is_fork = os.environ["INPUT_MODE"] or "review", is_from_fork(event)
@@ -121,13 +157,13 @@ def arguments(event: dict, folder: pathlib.Path) -> list[str]:
     if trust not in ("true", "false"):
         raise Refused(f"`trust` is true or false, not '{trust}'")
     if is_fork and mode == "build":
-        raise Refused("a change from a fork is only reviewed (`mode: review`) or planned")
+        raise Refused("a change from a fork, an issue, a comment and the like are only reviewed (`mode: review`) or planned")
     if not re.fullmatch(r"\d+(\.\d+)?", os.environ["INPUT_BUDGET"]):
         raise Refused(f"`budget` is a number of US dollars, not '{os.environ['INPUT_BUDGET']}'")
     options = ["run", "-", f"--model={os.environ['INPUT_MODEL']}", f"--budget={os.environ['INPUT_BUDGET']}", *MODES[mode]]
     options += ["--json", "--report=github", f"--report-file={folder / 'report.md'}"]
     # `actions/checkout` may have left its token there.
-    options.append("--deny=read_file(.git/**)")
+    options.append("--deny=read_file(**/.git/**)")
     if mode == "build":
         options.append("--fail-on-denied")
     if trust == "true" and not is_fork:
@@ -135,11 +171,9 @@ def arguments(event: dict, folder: pathlib.Path) -> list[str]:
     if is_fork:
         # The files of a fork can ask for anything; the run gets neither commands nor servers.
         options += ["--no-commands", "--disable-mcp", "--network=off"]
-    if "pull_request" in event:
-        # The checkout is the merge; its first parent is the base. Without it, the model reads the files alone.
-        parent = ["git", "rev-parse", "--quiet", "--verify", "HEAD^1"]
-        if subprocess.run(parent, capture_output=True, check=False).returncode == 0:
-            options.append("--context-git-diff=HEAD^1")
+    # The checkout is the merge; its first parent is the base. Without it, the model reads the files alone.
+    if "pull_request" in event and has_base():
+        options.append("--context-git-diff=HEAD^1")
     return options
 
 
@@ -159,8 +193,13 @@ def annotate(result: dict) -> None:
     shown = 0
     for finding in found:
         name, line, text = finding.groups()
-        path = (workspace / name).resolve()
-        if shown < MAX_FINDINGS and path.is_relative_to(workspace) and path.is_relative_to(root) and path.is_file():
+        try:
+            path = (workspace / name).resolve()
+            is_file = path.is_file()
+        except (OSError, ValueError, RuntimeError):
+            # The name is too long, has a null character, or leads through links in a circle.
+            continue
+        if shown < MAX_FINDINGS and path.is_relative_to(workspace) and path.is_relative_to(root) and is_file:
             command("warning", text, file=str(path.relative_to(root)), line=line, title="architect")
             shown += 1
 
@@ -175,7 +214,7 @@ def run() -> int:
             command("add-mask", line)
     with open(os.environ["GITHUB_EVENT_PATH"], encoding="utf-8") as file:
         event = json.load(file)
-    os.chdir(os.environ["INPUT_WORKING_DIRECTORY"] or ".")
+    os.chdir(working_directory())
     options = arguments(event, artefact)
     if not keys and not os.environ["INPUT_MODEL"].startswith(WITHOUT_KEY):
         command("notice", "no key is set, as in runs for forks; nothing was done", title="architect")
