@@ -1,19 +1,24 @@
 //! Files of a session, before and after it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Component, Path};
 
 use serde_json::Value;
 
 use crate::journal::sha256_hex;
 use crate::machine::CallIntent;
-use crate::types::Reply;
+use crate::types::{CallId, Reply, ToolResult, ToolStatus};
+use crate::workspace::{RelPath, WorkspaceRoot};
 
 /// The files that occur in a session, with the information about them in its journal.
 #[derive(Default)]
 pub(super) struct OriginalFiles {
     named: BTreeSet<String>,
+    /// The paths in the calls.
+    paths: HashMap<CallId, String>,
+    /// The files of denied calls, and those of calls that were made: a file that the run could only not read stays out.
+    denied: BTreeSet<String>,
+    used: BTreeSet<String>,
     /// The first and the last digest of each replaced file; `None` where there was no file.
     replaced: BTreeMap<String, (Option<String>, Option<String>)>,
     /// Replacements within files, oldest first.
@@ -27,7 +32,7 @@ struct TextReplacement {
 }
 
 /// Size limit of a file that becomes part of a scenario, in bytes.
-const MAX_FILE_BYTES: usize = 256 << 10;
+const MAX_FILE_BYTES: u64 = 256 << 10;
 
 impl OriginalFiles {
     /// Adds the files that are named by the calls of a reply.
@@ -37,10 +42,21 @@ impl OriginalFiles {
             let text = |key: &str| arguments[key].as_str().map(str::to_owned);
             let Some(path) = text("path").filter(|path| is_inside(path)) else { continue };
             self.named.insert(path.clone());
+            self.paths.insert(call.id.clone(), path.clone());
             if let (Some(old), Some(new)) = (text("old_str"), text("new_str")) {
                 self.edits.push(TextReplacement { path, old, new });
             }
         }
+    }
+
+    /// Adds the result of a call.
+    pub(super) fn record_result(&mut self, result: &ToolResult) {
+        let Some(path) = self.paths.get(&result.call) else { return };
+        let files = match result.status {
+            ToolStatus::Denied => &mut self.denied,
+            _ => &mut self.used,
+        };
+        files.insert(path.clone());
     }
 
     /// Adds the files that a call was approved to change.
@@ -60,11 +76,14 @@ impl OriginalFiles {
     /// Returns the files before the session, and the paths whose earlier content is unknown.
     pub(super) fn restore(&self, root: &Path) -> (BTreeMap<String, String>, Vec<String>) {
         let (mut files, mut unknown) = (BTreeMap::new(), Vec::new());
-        for path in self.named.iter().chain(self.replaced.keys()) {
+        let root = WorkspaceRoot::open(root).ok();
+        let is_hidden = |path: &&String| self.denied.contains(*path) && !self.used.contains(*path);
+        let named = self.named.iter().filter(|path| !is_hidden(path));
+        for path in named.chain(self.replaced.keys()) {
             if files.contains_key(path) {
                 continue;
             }
-            let now = read_file(root, path);
+            let now = read_file(root.as_ref(), path);
             match self.replaced.get(path) {
                 Some((None, _)) => {}
                 Some((Some(digest), _)) => {
@@ -97,8 +116,9 @@ impl OriginalFiles {
     /// Returns the files that the session replaced and that have not changed since; `None` for removed files.
     pub(super) fn unchanged_since(&self, root: &Path) -> BTreeMap<String, Option<String>> {
         let mut files = BTreeMap::new();
+        let root = WorkspaceRoot::open(root).ok();
         for (path, (_, after)) in &self.replaced {
-            let now = read_file(root, path);
+            let now = read_file(root.as_ref(), path);
             if now.as_ref().map(|now| sha256_hex(now.as_bytes())) == *after {
                 files.insert(path.clone(), now);
             }
@@ -113,15 +133,16 @@ fn is_inside(path: &str) -> bool {
     !path.is_empty() && parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
-fn read_file(root: &Path, path: &str) -> Option<String> {
-    if !is_inside(path) {
-        return None;
-    }
-    fs::read_to_string(root.join(path)).ok().filter(|text| text.len() <= MAX_FILE_BYTES)
+/// Reads a file as the tools do: no link leads out of the workspace.
+fn read_file(root: Option<&WorkspaceRoot>, path: &str) -> Option<String> {
+    let path = RelPath::new(path).ok().filter(|_| is_inside(path))?;
+    String::from_utf8(root?.read(&path, MAX_FILE_BYTES).ok()?).ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::machine::FileDigests;
 

@@ -258,6 +258,8 @@ impl SessionExtract {
             Event::Authorized { authorization: Authorization::Approved { intent, .. }, .. } => {
                 self.files.record_intent(intent);
             }
+            Event::Authorized { authorization: Authorization::Rejected { result }, .. }
+            | Event::ToolCompleted { result, .. } => self.files.record_result(result),
             _ => {}
         }
     }

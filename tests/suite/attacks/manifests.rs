@@ -165,3 +165,21 @@ fn a_guarded_file_that_a_command_creates_is_renamed() {
     let names = ["Cargo.lock", "Cargo.lock.denied"].map(|name| world.path(name).exists());
     assert_eq!(names, [false, true], "{}", ran.err);
 }
+
+/// A scenario may be shared, so it has only files that the run could read.
+#[test]
+fn a_scenario_from_a_session_has_no_file_that_was_refused() {
+    let world = CliFixture::new();
+    std::fs::write(world.home().join("token"), "SECRET").unwrap();
+    world.write(".env", "SECRET").write("own", "mine");
+    let read = |path: &str| format!("{{ name = 'read_file', arguments = {{ path = '{path}' }} }}");
+    let link = "{ name = 'run_command', arguments = { command = 'ln -s ../home/token link' } }";
+    let calls = [link, &read("link"), &read(".env"), &read("own")].join(", ");
+    let set = "guardrails.sensitive_files=[\".env\"]";
+    let script = format!("[[turn]]\ncalls = [{calls}]\n{DONE}");
+    let ran = world.run_script(&script, &["--mode", "yolo", "--set", set]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(world.path("link").symlink_metadata().is_ok(), "{}", ran.err);
+    let scenario = world.run(&["test", "--from", "last"]).out;
+    assert!(scenario.contains("mine") && !scenario.contains("SECRET"), "{scenario}");
+}
