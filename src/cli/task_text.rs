@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use architect::types::TimeSpan;
 use architect::workspace::image::{ImageError, ImageSource, is_image};
@@ -92,6 +92,12 @@ fn read_file(path: &str) -> Result<String, CliError> {
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(CliError::usage(format!("{path} is not a regular file")));
     }
+    if leads_out(path).map_err(unreadable)? {
+        return Err(CliError::usage(format!(
+            "{path} is a link out of this folder, to a file that may be private"
+        ))
+        .hint("name the file itself"));
+    }
     let file = fs::File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
     file.take(MAX_TASK_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -99,6 +105,14 @@ fn read_file(path: &str) -> Result<String, CliError> {
         return Err(CliError::usage(format!("{path} is longer than {MAX_TASK_BYTES} bytes")));
     }
     decode_text(bytes, path)
+}
+
+/// Returns whether a path in the current folder is that of a file elsewhere: a repository may contain a link to a secret.
+fn leads_out(path: &str) -> io::Result<bool> {
+    let here = Path::new(".").canonicalize()?;
+    let named = std::path::absolute(path)?;
+    let is_named_here = named.starts_with(&here) || named.starts_with(std::path::absolute(".")?);
+    Ok(is_named_here && !Path::new(path).canonicalize()?.starts_with(here))
 }
 
 fn decode_text(mut bytes: Vec<u8>, name: &str) -> Result<String, CliError> {

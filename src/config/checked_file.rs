@@ -23,6 +23,9 @@ pub enum ConfigFileError {
     /// The path is a link to a file that does not exist.
     #[error("{} is a link to a file that does not exist", .0.display())]
     Dangling(PathBuf),
+    /// The path leads out of the project by a link.
+    #[error("{} is a link out of the project, and is not followed", .0.display())]
+    LinkOut(PathBuf),
     /// The file could not be opened or read.
     #[error("could not read {}: {}", .0.display(), .1)]
     Io(PathBuf, String),
@@ -54,6 +57,15 @@ pub(super) enum FileOwner {
     Project,
 }
 
+/// Returns whether the target of a project's file is in the project. A repository may contain a link to a secret of the
+/// user, and an error shows the line that it is about.
+fn is_in_project(path: &Path) -> bool {
+    let own_folder = path.ancestors().skip(1).find(|it| it.ends_with(".architect"));
+    let own_folder = own_folder.filter(|_| !path.ends_with(".mcp.json"));
+    let project = own_folder.unwrap_or(path).parent().and_then(|it| it.canonicalize().ok());
+    project.zip(path.canonicalize().ok()).is_some_and(|(project, real)| real.starts_with(project))
+}
+
 /// Reads a text file; `None` if there is no such file.
 pub(super) fn read_file(
     path: &Path,
@@ -76,6 +88,9 @@ pub(super) fn read_file(
         return Err(ConfigFileError::NotAFile(path.to_owned()));
     }
     check_owner(path, owner, data.mode(), data.uid())?;
+    if owner == FileOwner::Project && !is_in_project(path) {
+        return Err(ConfigFileError::LinkOut(path.to_owned()));
+    }
     let mut bytes = Vec::new();
     // Reading one more byte detects a file that is too large, even if it grows meanwhile.
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;

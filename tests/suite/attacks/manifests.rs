@@ -166,6 +166,27 @@ fn a_guarded_file_that_a_command_creates_is_renamed() {
     assert_eq!(names, [false, true], "{}", ran.err);
 }
 
+/// A repository may contain links to files of the user, and errors show lines of the configuration.
+#[test]
+fn links_out_of_the_project_are_not_read() {
+    let world = CliFixture::new();
+    let model = world.script_model(DONE);
+    std::fs::write(world.home().join("token"), "SECRET = ").unwrap();
+    for name in [".architect/config.toml", ".architect/agents/x.md", ".mcp.json", "task.md"] {
+        let path = world.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(world.home().join("token"), &path).unwrap();
+        let task = if name == "task.md" { "@task.md" } else { "x" };
+        let ran = world.run(&["run", task, "--trust", "--model", &model]);
+        assert!(ran.code == 3 && ran.err.contains("link out of"), "{name}: {}", ran.err);
+        assert!(!ran.err.contains("SECRET"), "{name}: {}", ran.err);
+        std::fs::remove_file(path).unwrap();
+    }
+    world.write("shared.toml", "[limits]\nmax_steps = 7\n");
+    std::os::unix::fs::symlink("../shared.toml", world.path(".architect/config.toml")).unwrap();
+    assert_eq!(world.run(&["run", "x", "--trust", "--model", &model]).code, 0);
+}
+
 /// A scenario may be shared, so it has only files that the run could read.
 #[test]
 fn a_scenario_from_a_session_has_no_file_that_was_refused() {
