@@ -26,6 +26,9 @@ pub struct WorkspaceDiff {
     pub patch: String,
     /// The number of omitted bytes of the patch.
     pub omitted_bytes: u64,
+    /// The paths of files that git doesn't track and doesn't ignore, a line each, as git writes them. The middle of a long
+    /// list is left out.
+    pub untracked: String,
 }
 
 /// An error in determining the changes.
@@ -59,6 +62,9 @@ pub enum DiffError {
 
 /// The number of bytes of a patch that are kept, of the beginning and of the end each.
 const KEPT_BYTES: usize = 32 * 1024;
+
+/// The number of bytes of the list of untracked files that are kept, of the beginning and of the end each.
+const KEPT_LIST_BYTES: usize = 4 * 1024;
 
 /// The maximum number of bytes of a configuration's names. Real configurations are smaller.
 const MAX_CONFIG_NAMES_BYTES: usize = 256 * 1024;
@@ -133,8 +139,14 @@ pub fn diff_since(
     if !diff.end.is_success() {
         return Err(DiffError::GitFailed(failure_message(&diff)));
     }
+    let untracked = ["ls-files", "--others", "--exclude-standard", "--", "."];
+    let untracked = run(&filters, &untracked, KEPT_LIST_BYTES)?;
+    if !untracked.end.is_success() {
+        return Err(DiffError::GitFailed(failure_message(&untracked)));
+    }
     let (patch, omitted_bytes) = (diff.stdout.text(), diff.stdout.omitted());
-    Ok(WorkspaceDiff { since: since.to_owned(), patch, omitted_bytes })
+    let untracked = untracked.stdout.text();
+    Ok(WorkspaceDiff { since: since.to_owned(), patch, omitted_bytes, untracked })
 }
 
 /// Returns the top folder of the repository that contains a folder.
@@ -200,10 +212,17 @@ fn is_object_id(text: &str) -> bool {
 
 /// Returns the section of the prompt with the changes.
 pub(super) fn diff_section(changes: &WorkspaceDiff) -> PromptSection {
-    let WorkspaceDiff { since, patch, omitted_bytes } = changes;
-    let text = match patch.trim_end() {
-        "" => format!("Nothing has changed since `{since}`."),
+    let WorkspaceDiff { since, patch, omitted_bytes, untracked } = changes;
+    let patch = match patch.trim_end() {
+        "" if untracked.is_empty() => format!("Nothing has changed since `{since}`."),
+        "" => format!("No file that git tracks has changed since `{since}`."),
         patch => format!("What has changed since `{since}`:\n\n```diff\n{patch}\n```\n"),
+    };
+    let text = match untracked.trim_end() {
+        "" => patch,
+        files => format!(
+            "{patch}\nNew files that git does not track, so that the diff lacks them:\n\n```\n{files}\n```\n"
+        ),
     };
     let notice = (*omitted_bytes > 0).then(|| {
         format!("the changes since {since} are long; {omitted_bytes} bytes of them are left out")
@@ -214,6 +233,21 @@ pub(super) fn diff_section(changes: &WorkspaceDiff) -> PromptSection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A review must not take new files for no change.
+    #[test]
+    fn untracked_files_are_listed() {
+        let section = |patch: &str, untracked: &str| {
+            let (patch, untracked) = (patch.to_owned(), untracked.to_owned());
+            let since = "HEAD".to_owned();
+            diff_section(&WorkspaceDiff { since, patch, omitted_bytes: 0, untracked }).text
+        };
+        assert_eq!(section("", ""), "Nothing has changed since `HEAD`.");
+        let new = section("", "a.py\n");
+        assert!(new.starts_with("No file that git tracks has changed"), "{new}");
+        assert!(new.ends_with("```\na.py\n```\n"), "{new}");
+        assert!(section("+x\n", "a.py\n").contains("+x\n```\n\nNew files"));
+    }
 
     #[test]
     fn git_is_only_found_in_absolute_folders() {

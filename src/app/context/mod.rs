@@ -19,7 +19,7 @@ pub use self::diff::{DiffError, WorkspaceDiff, diff_since, find_git};
 pub(in crate::app) use self::skills::readable_skills;
 use super::skills::Skill;
 use crate::workspace::index::{IndexSettings, WorkspaceIndex};
-use crate::workspace::{RelPath, WorkspaceRoot};
+use crate::workspace::WorkspaceRoot;
 
 /// A system prompt, with notices for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ fn environment_section(root: &WorkspaceRoot) -> PromptSection {
         std::env::consts::OS,
         std::env::consts::ARCH
     );
-    if RelPath::new(".git").is_ok_and(|path| root.exists(&path)) {
+    if diff::repository_root(root.path()).is_some() {
         text.push_str("* Version control: git\n");
     }
     PromptSection { text, notices: Vec::new() }

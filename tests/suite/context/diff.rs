@@ -132,7 +132,13 @@ fn committed_and_uncommitted_changes_are_reported() {
     assert_eq!(added(&repo.since("repo", "HEAD~1").unwrap()), ["+more", "+yet more"]);
     assert_eq!(added(&repo.since("repo", "main").unwrap()), ["+yet more"]);
     // A workspace that is a part of a repository has its own changes, by its own paths.
+    repo.put("repo/new.txt", "");
+    repo.put("repo/src/new.txt", "");
+    repo.put("repo/.gitignore", "old.txt\n");
+    repo.put("repo/old.txt", "");
+    assert_eq!(repo.since("repo", "main").unwrap().untracked, ".gitignore\nnew.txt\nsrc/new.txt\n");
     let part = repo.since("repo/src", "HEAD~1").unwrap();
+    assert_eq!(part.untracked, "new.txt\n");
     assert_eq!(added(&part), ["+yet more"]);
     assert!(part.patch.contains("+++ b/b.txt"), "{}", part.patch);
 }
