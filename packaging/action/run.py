@@ -126,9 +126,13 @@ def arguments(event: dict, folder: pathlib.Path) -> list[str]:
         raise Refused(f"`budget` is a number of US dollars, not '{os.environ['INPUT_BUDGET']}'")
     options = ["run", "-", f"--model={os.environ['INPUT_MODEL']}", f"--budget={os.environ['INPUT_BUDGET']}", *MODES[mode]]
     options += ["--json", "--report=github", f"--report-file={folder / 'report.md'}"]
-    # `actions/checkout` may have left its token there.
-    options.append("--deny=read_file(.git/**)")
+    # `actions/checkout` may have left its token there. The rest of `.git` is needed by git.
+    options += ["--deny=read_file(.git/config)", "--deny=read_file(.git/modules/**/config)"]
     if mode == "build":
+        # Not every system can hide the token from commands, and newer versions keep it outside of `.git`.
+        token = ["git", "config", "--get-regexp", r"^http\..*\.extraheader$|^core\.sshcommand$"]
+        if subprocess.run(token, capture_output=True, check=False).stdout:
+            raise Refused("commands could read the token of the checkout; set `persist-credentials: false` for `actions/checkout`")
         options.append("--fail-on-denied")
     if trust == "true" and not is_fork:
         options.append("--trust")
