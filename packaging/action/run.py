@@ -134,18 +134,19 @@ def working_directory() -> str:
     return str(folder)
 
 
-def has_base() -> bool:
-    """Returns whether the checkout has the first parent of its commit."""
+def git(*arguments: str) -> str:
+    """Returns what git prints about the repository of the checkout; empty if it fails, or there is none."""
     here = pathlib.Path.cwd()
     # A fork can commit a bare repository, whose configuration names programs, but no `.git`. So git doesn't search itself.
     repository = next(filter(os.path.exists, (folder / ".git" for folder in (here, *here.parents))), None)
-    git = find_program("git")
-    if not repository or not git:
-        return False
+    program = find_program("git")
+    if not repository or not program:
+        return ""
     # Without the variables of the step, which have keys, and without fetching what is missing.
     environment = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
-    parent = [git, f"--git-dir={repository}", "rev-parse", "--quiet", "--verify", "HEAD^1"]
-    return subprocess.run(parent, capture_output=True, env=environment, check=False).returncode == 0
+    command_line = [program, f"--git-dir={repository}", *arguments]
+    ended = subprocess.run(command_line, capture_output=True, env=environment, check=False)
+    return ended.stdout.decode(errors="replace") if ended.returncode == 0 else ""
 
 
 def arguments(event: dict, folder: pathlib.Path) -> list[str]:
@@ -162,9 +163,12 @@ def arguments(event: dict, folder: pathlib.Path) -> list[str]:
         raise Refused(f"`budget` is a number of US dollars, not '{os.environ['INPUT_BUDGET']}'")
     options = ["run", "-", f"--model={os.environ['INPUT_MODEL']}", f"--budget={os.environ['INPUT_BUDGET']}", *MODES[mode]]
     options += ["--json", "--report=github", f"--report-file={folder / 'report.md'}"]
-    # `actions/checkout` may have left its token there.
-    options.append("--deny=read_file(**/.git/**)")
+    # `actions/checkout` may have left its token there, also in a subfolder. Git needs the rest of `.git`.
+    options += ["--deny=read_file(**/.git/config)", "--deny=read_file(**/.git/modules/**/config)"]
     if mode == "build":
+        # Not every system can hide the token from commands, and newer versions keep it outside of `.git`.
+        if git("config", "--get-regexp", r"^http\..*\.extraheader$|^core\.sshcommand$"):
+            raise Refused("commands could read the token of the checkout; set `persist-credentials: false` for `actions/checkout`")
         options.append("--fail-on-denied")
     if trust == "true" and not is_fork:
         options.append("--trust")
@@ -172,7 +176,7 @@ def arguments(event: dict, folder: pathlib.Path) -> list[str]:
         # The files of a fork can ask for anything; the run gets neither commands nor servers.
         options += ["--no-commands", "--disable-mcp", "--network=off"]
     # The checkout is the merge; its first parent is the base. Without it, the model reads the files alone.
-    if "pull_request" in event and has_base():
+    if "pull_request" in event and git("rev-parse", "--quiet", "--verify", "HEAD^1"):
         options.append("--context-git-diff=HEAD^1")
     return options
 

@@ -174,6 +174,26 @@ class ActionTest(unittest.TestCase):
                 self.assertFalse(runner.document()["tools_used"][0]["success"], (mode, path))
                 self.assertFalse(runner.has_stored("basic canary"), (mode, path))
 
+    def test_commands_do_not_run_beside_the_token_of_the_checkout(self):
+        for mode, code in (("review", 0), ("build", 3)):
+            runner = Runner()
+            for line in ("init -q", "config http.https://github.com/.extraheader canary"):
+                subprocess.run(["git", *line.split()], cwd=runner.work, check=True)
+            self.assertEqual(runner.run(MODE=mode).code, code, runner.log)
+
+    def test_a_build_uses_git_without_its_configuration(self):
+        runner = Runner(calls="[[turn]]\ncalls = [{ name = 'run_command', arguments = { command = 'sh look' } }]")
+        (runner.work / "look").write_text("git status --short; cat .git/config")
+        for line in ("init -q", "config user.name canary"):
+            subprocess.run(["git", *line.split()], cwd=runner.work, check=True)
+        runner.run(MODE="build")
+        self.assertTrue(runner.document()["tools_used"][0]["success"], runner.log)
+        journals = "".join(file.read_text() for file in (runner.folder / "temp").rglob("*.jsonl"))
+        self.assertIn("?? look", journals)
+        doctor = subprocess.run(["architect", "doctor"], capture_output=True, text=True, check=False)
+        if "confined by namespaces" in doctor.stdout:
+            self.assertNotIn("canary", journals)
+
     def test_a_fork_is_reviewed_only_and_never_trusted(self):
         own, fork = {"head": {"repo": OWN}}, {"head": {"repo": FORK}}
         trusted = {

@@ -13,19 +13,23 @@ use rustix::fs::OFlags;
 use super::process_env::ProcessEnv;
 use crate::config::{Config, has_address_with_user};
 use crate::exec::{NetworkAccess, RedactedFile, SandboxMode, describe_hidden_registry};
+use crate::types::matches_wildcard;
 use crate::workspace::LinkResolver;
 
 /// Files and folders of the home that hold secrets and nothing that a build needs, by kind.
 const SECRET_PATHS: &str = "
     .ssh .gnupg .password-store .vault-token .netrc _netrc .pgpass .my.cnf .mylogin.cnf
-    .aws .azure .kube .config/gcloud .config/doctl .config/heroku .config/rclone .terraform.d/credentials.tfrc.json
+    .aws .azure .kube .oci .boto .config/gcloud .config/doctl .config/heroku .config/rclone .config/helm/registry
+    .pulumi/credentials.json .terraform.d/credentials.tfrc.json
     .git-credentials .config/git/credentials .config/gh .config/glab-cli .config/hub .config/github-copilot
     .docker/config.json .config/containers/auth.json
-    .pypirc .cargo/credentials .cargo/credentials.toml .gem/credentials .composer/auth.json .config/composer/auth.json
+    .pypirc .cargo/credentials .cargo/credentials.toml .gem/credentials .local/share/gem/credentials
+    .composer/auth.json .config/composer/auth.json
     .config/op .config/keepassxc .config/Bitwarden .config/1Password
     .local/share/keyrings .local/share/kwalletd .local/share/gopass
-    .claude .claude.json .codex .config/goose .local/share/opencode
-    .bash_history .zsh_history .python_history .local/share/fish/fish_history
+    .claude .claude.json .codex .gemini .config/goose .local/share/opencode
+    .bash_history .zsh_history .python_history .node_repl_history .local/share/fish/fish_history
+    .psql_history .mysql_history .sqlite_history .Xauthority
     .mozilla .thunderbird .config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge
     .cache/mozilla .cache/google-chrome .cache/chromium .config/Signal
 ";
@@ -34,14 +38,20 @@ const SECRET_PATHS: &str = "
 const SYSTEM_SECRETS: &str =
     "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /run/secrets /var/run/secrets";
 
-/// Variables that name files or folders with secrets; `KUBECONFIG` is a list of them.
+/// Variables that name files or folders with secrets, or a folder and the path of the secret in it; `KUBECONFIG` is a
+/// list of them.
 const SECRET_VARIABLES: &str = "
-    NETRC PGPASSFILE GNUPGHOME PASSWORD_STORE_DIR HISTFILE
-    GOOGLE_APPLICATION_CREDENTIALS CLOUDSDK_CONFIG AWS_SHARED_CREDENTIALS_FILE AWS_CONFIG_FILE AWS_WEB_IDENTITY_TOKEN_FILE
-    AZURE_CONFIG_DIR AZURE_FEDERATED_TOKEN_FILE DOCKER_CONFIG REGISTRY_AUTH_FILE GH_CONFIG_DIR GLAB_CONFIG_DIR
-    TF_CLI_CONFIG_FILE RCLONE_CONFIG SOPS_AGE_KEY_FILE ANSIBLE_VAULT_PASSWORD_FILE
-    CLAUDE_CONFIG_DIR CODEX_HOME
+    NETRC CURL_HOME/.netrc PGPASSFILE MYSQL_HOME/my.cnf GNUPGHOME PASSWORD_STORE_DIR XAUTHORITY
+    GOOGLE_APPLICATION_CREDENTIALS CLOUDSDK_CONFIG BOTO_CONFIG AWS_SHARED_CREDENTIALS_FILE AWS_CONFIG_FILE
+    AWS_WEB_IDENTITY_TOKEN_FILE AZURE_CONFIG_DIR AZURE_FEDERATED_TOKEN_FILE OCI_CLI_CONFIG_FILE
+    DOCKER_CONFIG REGISTRY_AUTH_FILE HELM_REGISTRY_CONFIG HELM_CONFIG_HOME/registry GH_CONFIG_DIR GLAB_CONFIG_DIR
+    TF_CLI_CONFIG_FILE RCLONE_CONFIG SOPS_AGE_KEY_FILE ANSIBLE_VAULT_PASSWORD_FILE PULUMI_HOME/credentials.json
+    COMPOSER_HOME/auth.json CLAUDE_CONFIG_DIR CODEX_HOME GEMINI_CLI_HOME/.gemini
+    HISTFILE ZDOTDIR/.zsh_history PYTHON_HISTORY NODE_REPL_HISTORY PSQL_HISTORY MYSQL_HISTFILE SQLITE_HISTORY
 ";
+
+/// Endings of further variables that name files with secrets, by the convention of containers.
+const SECRET_FILE_VARIABLES: &str = "*_API_KEY_FILE|*_TOKEN_FILE|*_PASSWORD_FILE|*_PASSPHRASE_FILE|*_SECRET_FILE|*_CREDENTIALS_FILE";
 
 /// Folders of the home that a variable can move.
 const MOVABLE_FOLDERS: [(&str, &str); 4] = [
@@ -54,19 +64,21 @@ const MOVABLE_FOLDERS: [(&str, &str); 4] = [
 /// Settings files of the home, which are secret if they contain one of [`SECRET_MARKERS`] or an address with a user.
 const SETTINGS_FILES: &str = "
     .npmrc .yarnrc .yarnrc.yml .bunfig.toml .config/.bunfig.toml .config/pnpm/rc .config/uv/uv.toml
-    .cargo/config .cargo/config.toml
+    .wgetrc .pg_service.conf .cargo/config .cargo/config.toml
     .m2/settings.xml .m2/settings-security.xml .gradle/gradle.properties
     .config/pip/pip.conf .pip/pip.conf
 ";
 
-/// Variables that name such a file elsewhere.
-const SETTINGS_VARIABLES: &str =
-    "NPM_CONFIG_USERCONFIG npm_config_userconfig PIP_CONFIG_FILE UV_CONFIG_FILE";
+/// Variables that name such a file elsewhere, or a folder and the path of the file in it.
+const SETTINGS_VARIABLES: &str = "
+    NPM_CONFIG_USERCONFIG npm_config_userconfig NPM_CONFIG_GLOBALCONFIG npm_config_globalconfig
+    PIP_CONFIG_FILE UV_CONFIG_FILE WGETRC PGSERVICEFILE GRADLE_USER_HOME/gradle.properties
+";
 
 /// The settings files of which commands can read the lines about registries, each with its own key.
 const REDACTED_SETTINGS: &str = "
     .npmrc .yarnrc .config/pnpm/rc .config/pip/pip.conf .pip/pip.conf
-    NPM_CONFIG_USERCONFIG npm_config_userconfig PIP_CONFIG_FILE
+    NPM_CONFIG_USERCONFIG npm_config_userconfig NPM_CONFIG_GLOBALCONFIG npm_config_globalconfig PIP_CONFIG_FILE
 ";
 
 /// The sections of pip's configuration that are shown.
@@ -142,9 +154,19 @@ fn secret_paths(world: &ProcessEnv, settings: &[SecretSettings]) -> Vec<PathBuf>
     hidden.extend(sockets.filter_map(|name| socket_path(world.variable(name)?)));
     let named = ["XDG_RUNTIME_DIR", "WAYLAND_DISPLAY"].into_iter();
     let named = named.chain(SECRET_VARIABLES.split_whitespace());
-    hidden.extend(named.filter_map(|name| world.variable(name)).map(PathBuf::from));
+    hidden.extend(named.filter_map(|name| named_path(name, world)));
+    let others = world.text_variables();
+    let others = others.filter(|(name, _)| matches_wildcard(SECRET_FILE_VARIABLES, name));
+    hidden.extend(others.map(|(_, value)| PathBuf::from(value)));
     hidden.extend(world.variable("KUBECONFIG").into_iter().flat_map(env::split_paths));
     hidden
+}
+
+/// Returns the path that a variable names, or the path in the folder that it names, as in `MYSQL_HOME/my.cnf`.
+fn named_path(name: &str, world: &ProcessEnv) -> Option<PathBuf> {
+    let (name, inside) = name.split_once('/').unwrap_or((name, ""));
+    let path = Path::new(world.variable(name)?);
+    Some(if inside.is_empty() { path.to_owned() } else { path.join(inside) })
 }
 
 /// Returns a path of the home, and where a variable has moved it.
@@ -202,7 +224,7 @@ pub(super) fn secret_settings(world: &ProcessEnv) -> Vec<SecretSettings> {
     let in_home = SETTINGS_FILES.split_whitespace();
     let in_home = in_home.flat_map(|name| paths_in_home(name, world).map(move |it| (it, name)));
     let named = SETTINGS_VARIABLES.split_whitespace();
-    let named = named.filter_map(|name| Some((PathBuf::from(world.variable(name)?), name)));
+    let named = named.filter_map(|name| Some((named_path(name, world)?, name)));
     let files: BTreeMap<PathBuf, &str> = in_home.chain(named).collect();
     let settings = files.into_iter().filter(|(file, _)| file.is_absolute());
     let secret = settings.filter_map(|(file, name)| {
@@ -357,6 +379,12 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         fs::write(path("npmrc"), "registry=https://npm.example/\n_auth=x").unwrap();
         fs::write(path("pip.conf"), "[global]").unwrap();
+        for (name, text) in
+            [("g/gradle.properties", "token=x"), ("n/npmrc", "registry=https://npm.example/")]
+        {
+            fs::create_dir_all(path(name).parent().unwrap()).unwrap();
+            fs::write(path(name), text).unwrap();
+        }
         let set = |(name, value): (&str, &str)| {
             let paths = value.split(':').map(|name| path(name).display().to_string());
             (name.into(), paths.collect::<Vec<_>>().join(":").into())
@@ -367,14 +395,28 @@ mod tests {
             ("KUBECONFIG", "kube/a:b"),
             ("NPM_CONFIG_USERCONFIG", "npmrc"),
             ("PIP_CONFIG_FILE", "pip.conf"),
+            ("GRADLE_USER_HOME", "g"),
+            ("NPM_CONFIG_GLOBALCONFIG", "n/npmrc"),
+            ("COMPOSER_HOME", "composer"),
+            ("CURL_HOME", "curl"),
+            ("MYSQL_HOME", "mysql"),
+            ("PYTHON_HISTORY", "history"),
+            ("ZDOTDIR", "zsh"),
+            ("POSTGRES_PASSWORD_FILE", "pw"),
+            ("KEYMAP_FILE", "keymap"),
         ];
         let world = ProcessEnv { variables: variables.map(set).into(), ..ProcessEnv::default() };
         let settings = secret_settings(&world);
         let hidden = hidden_paths(&world, &settings, &[], &[], &[], &LinkResolver::default());
-        for name in ["home/.ssh", "home/.config/gh", "home/own/gh", "kube/a", "b", "npmrc"] {
+        let of_folders = ["composer/auth.json", "curl/.netrc", "mysql/my.cnf", "zsh/.zsh_history"];
+        let named = ["kube/a", "b", "npmrc", "history", "pw"];
+        let in_home = ["home/.ssh", "home/.config/gh", "home/own/gh", "g/gradle.properties"];
+        for name in of_folders.into_iter().chain(named).chain(in_home) {
             assert!(hidden.contains(&path(name)), "{name} in {hidden:?}");
         }
-        assert!(!hidden.contains(&path("pip.conf")));
+        for name in ["pip.conf", "n/npmrc", "composer", "g", "keymap"] {
+            assert!(!hidden.contains(&path(name)), "{name}");
+        }
         let shown = redacted_files(&settings, &hidden);
         assert_eq!(
             shown.iter().map(|it| &*it.text).collect::<Vec<_>>(),

@@ -22,7 +22,7 @@ use super::toml_document;
 use super::trust::{ChangedFile, TrustStore};
 use super::untrusted_layer::{self, IgnoredBecause, TightenedValues, tighten};
 use super::value_tree::{ConfigNode, ConfigTable};
-use crate::exec::is_secret_variable;
+use crate::exec::{has_address_password, is_secret_variable};
 use crate::types::matches_wildcard;
 
 /// The inputs of [`load`].
@@ -412,9 +412,14 @@ impl ConfigLoader<'_> {
         let matches = |pattern: &ConfigNode, name: &str| {
             pattern.value.as_text().is_some_and(|pattern| matches_wildcard(pattern, name))
         };
-        let names = self.sources.variables.iter().map(|(name, _)| name.as_str());
-        let secrets: Vec<&str> = names
-            .filter(|name| is_secret_variable(name))
+        let is_secret = |(name, value): &&(String, String)| {
+            is_secret_variable(name)
+                || has_address_password(value)
+                || value.contains("PRIVATE KEY-----")
+        };
+        let secrets = self.sources.variables.iter().filter(is_secret);
+        let secrets: Vec<&str> = secrets
+            .map(|(name, _)| name.as_str())
             .filter(|name| !patterns(false).any(|own| matches(own, name)))
             .collect();
         for pattern in patterns(true) {

@@ -2,7 +2,7 @@
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use super::rules::RuleError;
+use super::rules::{RuleError, names_git};
 
 /// File patterns as in `.gitignore`: a name without `/` matches in every folder, and a folder includes its content.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +41,18 @@ impl FilePatterns {
     pub fn find(&self, path: &str) -> Option<&str> {
         // Each text is compiled to two patterns.
         self.globs.matches(path).first().map(|index| self.texts[index / 2].as_str())
+    }
+
+    /// Returns the first pattern that names `.git` and matches a path below the workspace.
+    pub(super) fn find_in_git(&self, path: &str) -> Option<&str> {
+        let found =
+            self.globs.matches(path).into_iter().map(|index| self.texts[index / 2].as_str());
+        found.into_iter().find(|text| names_git(text))
+    }
+
+    /// Returns whether a pattern names `.git`.
+    pub(super) fn name_git(&self) -> bool {
+        self.texts.iter().any(|text| names_git(text))
     }
 
     /// Returns the pattern that matches a path which may be outside the workspace.

@@ -30,12 +30,12 @@ const MAX_FILES: usize = 500;
 impl Guardrails {
     /// Returns the guarded files of a workspace, including ignored ones, and the files that rules deny: files that no
     /// tool may write are kept from commands as well, and so are files that no tool may read. Walks through the whole
-    /// workspace, unless there are neither patterns nor rules.
+    /// workspace, unless there are neither patterns nor rules; through `.git` only for those that name it, since git
+    /// needs these files.
     pub fn guarded_files(&self, root: &WorkspaceRoot, rules: &PermissionRules) -> GuardedFiles {
         let mut files = GuardedFiles::default();
         let denied = DeniedFiles::new(root, rules, self);
         let hides = rules.deny.iter().filter(|rule| rule.has_path_pattern(RuleScope::Reads));
-        let is_hidden = |name: &str| hides.clone().any(|rule| rule.may_match_path(name));
         let has_patterns = !self.protected.is_empty() || !self.sensitive.is_empty();
         if !has_patterns && hides.clone().next().is_none() && denied.rules.is_empty() {
             return files;
@@ -44,16 +44,28 @@ impl Guardrails {
         let named =
             denied.rules.iter().filter_map(|rule| Some(root.path().join(rule.only_path()?)));
         files.protected = named.filter(|path| path.symlink_metadata().is_err()).collect();
+        let names_git = self.protected.name_git()
+            || self.sensitive.name_git()
+            || hides.clone().chain(&denied.rules).any(PermissionRule::names_git);
+        let git = if names_git { GitFolders::WithoutObjects } else { GitFolders::Skipped };
         let mut is_cut = false;
         let mut within: Option<PathBuf> = None;
-        for (path, name) in walk(root.path()) {
+        for (path, name) in walk(root.path(), git) {
             // A guarded folder includes its content.
             if within.as_ref().is_some_and(|folder| path.starts_with(folder)) {
                 continue;
             }
-            let list = if self.sensitive.find(&name).is_some() || is_hidden(&name) {
+            let is_in_git = name.split('/').any(|part| part == ".git");
+            let is_listed = |patterns: &FilePatterns| match is_in_git {
+                true => patterns.find_in_git(&name).is_some(),
+                false => patterns.find(&name).is_some(),
+            };
+            let is_denied = |rule: &PermissionRule| {
+                (rule.names_git() || !is_in_git) && rule.may_match_path(&name)
+            };
+            let list = if is_listed(&self.sensitive) || hides.clone().any(is_denied) {
                 &mut files.sensitive
-            } else if self.protected.find(&name).is_some() || denied.denying_rule(&name).is_some() {
+            } else if is_listed(&self.protected) || denied.rules.iter().any(is_denied) {
                 &mut files.protected
             } else {
                 continue;
@@ -77,7 +89,8 @@ impl Guardrails {
 /// Files that rules and guardrails deny to tools that write; they are looked for before and after a command.
 ///
 /// The confinement keeps commands from files that exist at their start. It cannot cover missing files that match a
-/// pattern: these are looked for when the command has ended.
+/// pattern: these are looked for when the command has ended, except in `.git`, where other programs of the user may
+/// have created or replaced files meanwhile.
 #[derive(Clone, Debug, Default)]
 pub struct DeniedFiles {
     root: PathBuf,
@@ -99,14 +112,9 @@ impl DeniedFiles {
         Self { root: root.path().to_owned(), rules: denies.cloned().collect(), guarded }
     }
 
-    /// Returns the rule that denies a path.
-    fn denying_rule(&self, name: &str) -> Option<&PermissionRule> {
-        self.rules.iter().find(|rule| rule.may_match_path(name))
-    }
-
     /// Returns what denies a path.
     fn denial(&self, name: &str) -> Option<String> {
-        if let Some(rule) = self.denying_rule(name) {
+        if let Some(rule) = self.rules.iter().find(|rule| rule.may_match_path(name)) {
             return Some(format!("rule {} of permissions.deny", rule.as_str()));
         }
         let found = |(key, patterns): &(&str, FilePatterns)| {
@@ -120,7 +128,7 @@ impl DeniedFiles {
         if self.rules.is_empty() && self.guarded.iter().all(|(_, patterns)| patterns.is_empty()) {
             return ExistingFiles::new();
         }
-        let denied = walk(&self.root).filter_map(|(path, name)| {
+        let denied = walk(&self.root, GitFolders::Skipped).filter_map(|(path, name)| {
             self.denial(&name)?;
             let meta = path.symlink_metadata().ok()?;
             Some((path, (meta.dev(), meta.ino())))
@@ -146,12 +154,31 @@ impl DeniedFiles {
     }
 }
 
+/// The part of `.git` folders that a walk visits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GitFolders {
+    /// Nothing, not even the folder itself.
+    Skipped,
+    /// All except for what is deep in folders of objects, of which there may be any number.
+    WithoutObjects,
+}
+
 /// Walks through a workspace, including ignored files. Yields the path of each file, and its name relative to the
 /// workspace.
-fn walk(root: &Path) -> impl Iterator<Item = (PathBuf, String)> {
+fn walk(root: &Path, git: GitFolders) -> impl Iterator<Item = (PathBuf, String)> {
     let mut walk = WalkBuilder::new(root);
     walk.standard_filters(false).follow_links(false);
-    let entries = walk.filter_entry(|entry| entry.file_name() != ".git").build().flatten();
+    let base = root.to_owned();
+    let is_object = move |path: &Path| {
+        let around = path.strip_prefix(&base).ok().and_then(|path| path.ancestors().nth(2));
+        let around = around.filter(|around| around.ends_with("objects"));
+        around.is_some_and(|around| around.iter().any(|part| part == ".git"))
+    };
+    let entries = walk.filter_entry(move |entry| match git {
+        GitFolders::Skipped => entry.file_name() != ".git",
+        GitFolders::WithoutObjects => !is_object(entry.path()),
+    });
+    let entries = entries.build().flatten();
     entries.filter_map(move |entry| {
         let path = entry.into_path();
         // Files whose names are not UTF-8 are guarded, too.

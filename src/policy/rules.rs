@@ -185,6 +185,11 @@ impl PermissionRule {
             || is_name && self.matches_path(name)
     }
 
+    /// Returns whether the pattern names `.git`.
+    pub(super) fn names_git(&self) -> bool {
+        self.path_text().is_some_and(names_git)
+    }
+
     /// Returns whether a searched folder matches the pattern: the folder itself, or everything in it.
     pub(super) fn may_match_folder(&self, folder: &str) -> bool {
         let below =
@@ -269,6 +274,11 @@ impl PermissionRule {
     pub(super) fn has_command_pattern(&self) -> bool {
         self.pattern.is_some() && self.is_about(RuleScope::Commands)
     }
+}
+
+/// Returns whether `.git` is a part of a pattern.
+pub(super) fn names_git(pattern: &str) -> bool {
+    pattern.split('/').any(|part| part.eq_ignore_ascii_case(".git"))
 }
 
 fn command_matches(pattern: &str, text: &str) -> bool {

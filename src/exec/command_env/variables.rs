@@ -46,14 +46,18 @@ const PASSED_VARIABLES: &str = "\
     CIRCLECI|TRAVIS|BUILDKITE|TF_BUILD|JENKINS_URL|TEAMCITY_VERSION|BITBUCKET_BUILD_NUMBER";
 
 /// Variables that hold secrets, in upper case.
-const SECRET_VARIABLES: &str = "*KEY*|*TOKEN*|*SECRET*|*PASSWORD*|*PASSWD*|*PASSPHRASE*|*CREDENTIAL*|*COOKIE*|\
-    *_AUTH*|*_PASS*|*_PAT_*|*_PAT|*_PWD|*_DSN*";
+const SECRET_VARIABLES: &str = "*KEY*|*TOKEN*|*SECRET*|*PASSWORD*|*PASSWD*|*PASSPHRASE*|*PASSCODE*|*CREDENTIAL*|\
+    *_CREDS*|CREDS|*COOKIE*|*_AUTH*|AUTH|AUTHORIZATION|*BEARER*|*JWT*|*_PASS*|*PASS|*_PAT_*|*_PAT|PAT|*_PWD|\
+    *_DSN*|DSN|*CONNECTION_STRING*|*CONNECTIONSTRING*|*CONNSTR*|*CONN_STR*|*_SAS|*_SAS_URL|*_SIGNATURE|*_SK|*_OTP|OTP|\
+    *TOTP*|*WEBHOOK|*WEBHOOK_URL*|*KUBE_CONFIG|*KUBE*CONFIG_*|*NETRC_*|*ACCOUNT_JSON*|*_SA_JSON*|*_P12*|*_PFX*|\
+    *MNEMONIC*|BW_SESSION|OP_SESSION_*";
 
 /// The secret variables whose values are keys and tokens, which are never ordinary words.
 const KEY_VARIABLES: &str = "*API_KEY|*APIKEY|*ACCESS_KEY|*SECRET_KEY|*AUTH_KEY|*_TOKEN|TOKEN";
 
-/// Exceptions: keys of git's settings are names, and authors are not secret.
-const NOT_SECRET_VARIABLES: &str = "GIT_CONFIG_KEY_*|GIT_AUTHOR_*|*_AUTHOR|OLD_PWD";
+/// Exceptions: keys of git's settings are names, authors are not secret, and `ASKPASS` names a program.
+const NOT_SECRET_VARIABLES: &str =
+    "GIT_CONFIG_KEY_*|GIT_AUTHOR_*|*_AUTHOR|OLD_PWD|*ASKPASS|*BYPASS|*KUBE*CONFIG_PATH*";
 
 /// Parts of option names that mark a secret value, in lower case; tokens are handled separately.
 const SECRET_OPTIONS: [&str; 6] =
@@ -191,24 +195,23 @@ mod tests {
 
     #[test]
     fn secrets_are_recognized_by_name() {
-        for name in [
-            "GH_PAT",
-            "SENTRY_DSN",
-            "COOKIE",
-            "SESSION_COOKIE",
-            "npm_config__auth",
-            "NODE_AUTH_TOKEN",
-            "DB_PASS",
-            "UV_PUBLISH_PASSWORD",
-            "MYSQL_PWD",
-            "COMPOSER_AUTH",
-            "AWS_SECRET_ACCESS_KEY",
-        ] {
+        let secret = "\
+            GH_PAT SENTRY_DSN COOKIE SESSION_COOKIE npm_config__auth NODE_AUTH_TOKEN DB_PASS UV_PUBLISH_PASSWORD \
+            MYSQL_PWD COMPOSER_AUTH AWS_SECRET_ACCESS_KEY SSH_AUTH_SOCK SSHPASS PGPASS JWT CI_JOB_JWT_V2 BEARER DSN \
+            AZURE_STORAGE_CONNECTION_STRING ConnectionStrings__Main SQLAZURECONNSTR_MAIN STRIPE_SK SLACK_WEBHOOK \
+            DISCORD_WEBHOOK_URL KUBE_CONFIG KUBE_CONFIG_DATA KUBECONFIG_BASE64 SERVICE_ACCOUNT_JSON GCP_SA_JSON \
+            NETRC_CONTENT OTP npm_config_otp SIGNING_PASSPHRASE AWS_CREDS DEPLOY_SIGNATURE AZURE_STORAGE_SAS \
+            MACOS_P12_BASE64 WALLET_MNEMONIC BW_SESSION OP_SESSION_own AUTHORIZATION";
+        for name in secret.split_whitespace() {
             assert!(is_secret_variable(name), "{name}");
         }
-        for name in
-            ["PATH", "GIT_AUTHOR_NAME", "GIT_CONFIG_KEY_0", "CI_COMMIT_AUTHOR", "PATTERN", "PWD"]
-        {
+        let others = "\
+            PATH PWD OLDPWD OLD_PWD PATTERN GIT_AUTHOR_NAME GIT_CONFIG_KEY_0 CI_COMMIT_AUTHOR JAVA_HOME OTP_VERSION \
+            OTP_RELEASE SSH_ASKPASS GIT_ASKPASS PROXY_BYPASS KUBECONFIG KUBE_CONFIG_PATH KUBE_VERSION NETRC \
+            GOOGLE_SERVICE_ACCOUNT SERVICE_ACCOUNT_NAME ENABLE_WEBHOOKS WEBHOOK_PORT XDG_SESSION_ID DESKTOP_SESSION \
+            DATABASE_URL SAS_HOME TASK DISK PYTHONHASHSEED RANDOM_SEED CMAKE_BUILD_TYPE PGPASSFILE PASSES SDKROOT \
+            GITHUB_SHA CFLAGS MAVEN_OPTS NODE_OPTIONS CARGO_HOME RUSTFLAGS XAUTHORITY CONNECTION_TIMEOUT";
+        for name in others.split_whitespace() {
             assert!(!is_secret_variable(name), "{name}");
         }
     }

@@ -123,7 +123,7 @@ impl RepositoryGuard {
         for repository in
             repositories.iter().filter(|path| !is_dependency(path)).take(MAX_REPOSITORIES)
         {
-            self.protect(&path.join(repository));
+            self.protect(&path.join(repository), &path);
         }
         if place == FolderRole::WorkTree {
             // The repository of the workspace itself.
@@ -221,8 +221,9 @@ impl RepositoryGuard {
         }
     }
 
-    /// Protects the existing files of a repository.
-    fn protect(&mut self, repository: &Path) {
+    /// Protects the existing files of a repository in a root. A configuration that commands must not read or write gets
+    /// no copy.
+    fn protect(&mut self, repository: &Path, root: &Path) {
         // The files of a linked work tree belong to that work tree.
         if repository.parent().and_then(Path::file_name) == Some(OsStr::new("worktrees")) {
             return;
@@ -242,12 +243,20 @@ impl RepositoryGuard {
                 // Its target is protected as well.
                 self.policy.protected.extend(path.canonicalize());
                 self.policy.links.push(path);
-            } else if name == "config" {
+            } else if name == "config" && !self.is_guarded(&path, root) {
                 self.copy_config(repository);
             } else {
                 self.policy.protected.push(path);
             }
         }
+    }
+
+    /// Returns whether a path, or a folder around it in a root, is hidden or protected.
+    fn is_guarded(&self, path: &Path, root: &Path) -> bool {
+        let mut around = path.ancestors().take_while(|folder| *folder != root);
+        around.any(|folder| {
+            self.policy.hidden.iter().chain(&self.policy.protected).any(|guarded| guarded == folder)
+        })
     }
 
     fn copy_config(&mut self, repository: &Path) {

@@ -614,6 +614,15 @@ fn a_trusted_project_sends_no_secret() {
         ("commands.env_include = ['OPENAI_*']".to_owned(), false),
         ("commands.env_include = ['*']".to_owned(), false),
         ("commands.env_include = ['REGION']".to_owned(), true),
+        ("commands.env_include = ['DATABASE_URL']".to_owned(), false),
+        ("commands.env_include = ['SIGNING']".to_owned(), false),
+        ("commands.env_include = ['CACHE_URL']".to_owned(), true),
+    ];
+    let variables = [
+        ("OPENAI_API_KEY", "canary"),
+        ("DATABASE_URL", "postgres://u:canary@h/d"),
+        ("SIGNING", "{\"k\": \"-----BEGIN PRIVATE KEY-----\\nx\"}"),
+        ("CACHE_URL", "redis://h/0"),
     ];
     for (text, is_fine) in rows {
         let home = TestHome::new();
@@ -622,7 +631,7 @@ fn a_trusted_project_sends_no_secret() {
         fs::write(workspace.join(".architect/config.toml"), &text).unwrap();
         let mut sources = ConfigSources {
             cwd: workspace.clone(),
-            variables: vec![("OPENAI_API_KEY".to_owned(), "canary".to_owned())],
+            variables: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             trust: ProjectTrust::Granted,
             profile: text.contains("profiles").then(|| "p".to_owned()),
             ..ConfigSources::default()

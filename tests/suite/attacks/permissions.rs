@@ -11,8 +11,8 @@ use architect::exec::{
     SandboxLevel, SandboxMode, SandboxPolicy, VariableFilter, clean_environment,
 };
 use architect::policy::{
-    CallKind, CallTarget, CommandTarget, ConfirmMode, Guardrails, PermissionRules, PolicyEngine,
-    Repositories,
+    CallKind, CallTarget, CommandTarget, ConfirmMode, FilePatterns, Guardrails, PermissionRules,
+    PolicyEngine, Repositories,
 };
 use architect::tools::{ToolSettings, permission_rules};
 use architect::types::Decision;
@@ -417,6 +417,83 @@ fn a_denied_file_is_kept_from_commands() {
             let now = fs::read_to_string(workspace.join("keys/prod.pem")).unwrap_or_default();
             assert_eq!(now, "good\n", "{deny}: {line}");
         }
+    }
+}
+
+/// A kind of guard, its pattern, a script that git or a program runs, and whether it reads the token and changes files.
+const GUARDED_GIT: &[(&str, &str, &str, bool)] = &[
+    ("deny", "read_file(.git/**)", "cat .git/config .git/modules/m/config", false),
+    ("deny", "read_file(.git)", "cat .git/config .git/modules/m/config", false),
+    (
+        "deny",
+        "read_file(.git/config)",
+        "git status || echo canary; git config -l; cat .git/config",
+        false,
+    ),
+    ("deny", "read_file(.git/modules/**/config)", "git diff; cat .git/modules/m/config", false),
+    ("deny", "read_file(.git/config)", "cat .git/modules/m/config", true),
+    // Git needs its files, so only patterns that name `.git` are about them.
+    ("deny", "read_file(**/config)", "git config -l", true),
+    (
+        "deny",
+        "write_file(.git/config)",
+        "git config user.name evil; echo evil > .git/config",
+        false,
+    ),
+    ("deny", "*_file(.git/**)", "git config user.name evil; echo evil > .git/info/exclude", false),
+    ("sensitive", ".git/config", "cat .git/config; git config user.name evil", false),
+    ("protected", ".git/info/exclude", "echo evil > .git/info/exclude", false),
+    ("protected", ".git", "git config user.name evil; echo evil > .git/info/exclude", false),
+    ("protected", "exclude", "echo evil > .git/info/exclude", true),
+];
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_guarded_file_in_a_repository_is_kept_from_commands() {
+    for (kind, pattern, script, is_open) in GUARDED_GIT {
+        let folder = TempDir::new_in("/tmp").unwrap();
+        let workspace = folder.path().canonicalize().unwrap().join("w");
+        fs::create_dir(&workspace).unwrap();
+        let made = Process::new("sh")
+            .args(["-ec", "git init -q; git config http.x.extraheader canary; mkdir -p .git/info .git/modules/m"])
+            .current_dir(&workspace)
+            .status();
+        assert!(made.unwrap().success());
+        fs::write(workspace.join(".git/modules/m/config"), "canary").unwrap();
+        fs::write(workspace.join(".git/info/exclude"), "").unwrap();
+        // The text of the command names no file of git.
+        fs::write(workspace.join("script"), script).unwrap();
+        let only = |this: &str| if this == *kind { vec![*pattern] } else { Vec::new() };
+        let rules = permission_rules(&only("deny"), &[], &["run_command"]).unwrap();
+        let mut settings = ToolSettings {
+            mode: ConfirmMode::Yolo,
+            rules: rules.clone(),
+            ..ToolSettings::default()
+        };
+        settings.guardrails.sensitive = FilePatterns::parse(&only("sensitive")).unwrap();
+        settings.guardrails.protected = FilePatterns::parse(&only("protected")).unwrap();
+        let root = architect::workspace::WorkspaceRoot::open(&workspace).unwrap();
+        let files = settings.guardrails.guarded_files(&root, &rules);
+        let world = ToolFixture::with(settings, |policy: &mut SandboxPolicy| {
+            policy.mode = SandboxMode::WorkspaceWrite;
+            policy.workspace = workspace.clone();
+            policy.protected = files.protected;
+            policy.hidden = files.sensitive;
+        });
+        if world.supervisor.enforcement().unwrap().level != SandboxLevel::Namespaces {
+            eprintln!("skipped: commands can't be confined here");
+            return;
+        }
+        let shown = world.registry_call("sh script");
+        let read = |name: &str| fs::read_to_string(workspace.join(name)).unwrap();
+        let is_changed =
+            [".git/config", ".git/info/exclude"].iter().any(|name| read(name).contains("evil"));
+        assert_eq!(
+            shown.contains("canary") || is_changed,
+            *is_open,
+            "{pattern}: {script}: {shown}"
+        );
+        assert!(read(".git/config").contains("canary"), "{pattern}: {script}");
     }
 }
 
