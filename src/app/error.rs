@@ -134,7 +134,7 @@ impl AppError {
         }
     }
 
-    pub(super) fn system_error(what: &'static str, cause: &dyn std::fmt::Display) -> Self {
+    pub(crate) fn system_error(what: &'static str, cause: &dyn std::fmt::Display) -> Self {
         Self::System { what, cause: cause.to_string() }
     }
 }

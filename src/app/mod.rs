@@ -56,6 +56,7 @@ pub use probe::{ProbeScope, ServerFinding, ServerProbe, probe_model, probe_serve
 pub use process_env::ProcessEnv;
 pub use resolved_model::{
     KnownModel, KnownModels, ModelWrapper, ResolvedModel, available_models, known_models,
+    model_table,
 };
 pub use run::FinishedRun;
 pub use run_environment::{PortsOverride, RunEnvironment, SubagentClock};

@@ -148,14 +148,9 @@ pub fn available_models(
     world: &ProcessEnv,
     provider: Option<&'static Provider>,
 ) -> Result<Result<Vec<KnownModel>, Fault>, AppError> {
-    let chosen = match &config.settings.llm.model {
-        Some(name) => Some(ResolvedModel::named(name, config, world)?),
-        None => None,
-    };
-    let own = chosen.as_ref().and_then(|model| match &model.source {
-        ModelSource::Named(ModelSpec::Remote { provider, .. }) => Some(*provider),
-        ModelSource::Named(_) | ModelSource::Local(..) => None,
-    });
+    let named = config.settings.llm.model.as_ref();
+    let chosen = named.map(|name| ResolvedModel::named(name, config, world)).transpose()?;
+    let own = chosen.as_ref().and_then(ResolvedModel::provider);
     let provider = provider.or(own).ok_or(AppError::NoModel)?;
     let table = model_table(config)?;
     let spec = |id: &str| ModelSpec::Remote { provider, name: id.to_owned() };
@@ -188,7 +183,11 @@ pub fn available_models(
 }
 
 /// Returns the model table, with the prices of the user.
-fn model_table(config: &Config) -> Result<ModelTable, AppError> {
+///
+/// # Errors
+///
+/// Fails if the user's file of prices can't be read or is invalid.
+pub fn model_table(config: &Config) -> Result<ModelTable, AppError> {
     match &config.settings.costs.prices_file {
         None => Ok(ModelTable::built_in()),
         Some(path) => Ok(ModelTable::built_in().with_file(path)?),
@@ -327,13 +326,11 @@ impl ResolvedModel {
         let evaluator = evaluator.filter(|_| evaluation.mode != EvaluationMode::Off);
         self.evaluator = evaluator.map(other).transpose()?;
         if let Some(summarizer) = &summarizer {
-            let windows = [self.limits.window, summarizer.limits.window];
-            self.limits.window = windows.into_iter().flatten().min();
-            self.limits.summary_price = summarizer.limits.price;
-            for (_, fallback) in &mut self.fallbacks {
-                let windows = [fallback.limits.window, summarizer.limits.window];
-                fallback.limits.window = windows.into_iter().flatten().min();
-                fallback.limits.summary_price = summarizer.limits.price;
+            let fallbacks = self.fallbacks.iter_mut().map(|(_, fallback)| &mut fallback.limits);
+            for limits in std::iter::once(&mut self.limits).chain(fallbacks) {
+                let windows = [limits.window, summarizer.limits.window];
+                limits.window = windows.into_iter().flatten().min();
+                limits.summary_price = summarizer.limits.price;
             }
         }
         self.summarizer = summarizer;

@@ -243,10 +243,8 @@ impl ChangedRules {
     fn apply(&self, recorded: &RunRules) -> Result<RunRules, AppError> {
         let merged = merge(json!(recorded), &self.before, &self.after);
         // The JSON form has a parser already: it is that of the journal.
-        serde_json::from_slice(merged.to_string().as_bytes()).map_err(|error| AppError::System {
-            what: "apply the changed limits",
-            cause: error.to_string(),
-        })
+        serde_json::from_slice(merged.to_string().as_bytes())
+            .map_err(|error| AppError::system_error("apply the changed limits", &error))
     }
 }
 

@@ -292,32 +292,27 @@ impl StartedWorkflow<'_> {
             let last = history.iterations.last().and_then(|it| it.report.as_ref());
             StopReason::from_name(&last?.stop_reason)
         };
-        match outcome {
-            WorkflowOutcome::Interrupted(signal) => StopReason::UserInterrupt(signal),
-            WorkflowOutcome::Ended(WorkflowEnd::LimitReached(WorkflowLimit::Time)) => {
+        let end = match outcome {
+            WorkflowOutcome::Interrupted(signal) => return StopReason::UserInterrupt(signal),
+            WorkflowOutcome::Ended(end) => end,
+        };
+        match end {
+            WorkflowEnd::LimitReached(WorkflowLimit::Time) => {
                 StopReason::Closed(CloseReason::Timeout)
             }
-            WorkflowOutcome::Ended(WorkflowEnd::LimitReached(WorkflowLimit::Budget)) => {
+            WorkflowEnd::LimitReached(WorkflowLimit::Budget) => {
                 StopReason::Closed(CloseReason::BudgetExceeded)
             }
-            WorkflowOutcome::Ended(WorkflowEnd::Succeeded) => StopReason::LlmDone,
-            WorkflowOutcome::Ended(WorkflowEnd::TooManyItems | WorkflowEnd::ItemFailed) => {
+            WorkflowEnd::Succeeded => StopReason::LlmDone,
+            WorkflowEnd::TooManyItems | WorkflowEnd::ItemFailed => StopReason::ChecksFailed,
+            WorkflowEnd::IterationsUsed | WorkflowEnd::NothingChanged if has_checks => {
                 StopReason::ChecksFailed
             }
-            WorkflowOutcome::Ended(WorkflowEnd::IterationsUsed | WorkflowEnd::NothingChanged)
-                if has_checks =>
-            {
-                StopReason::ChecksFailed
-            }
-            WorkflowOutcome::Ended(
-                WorkflowEnd::IterationsUsed
-                | WorkflowEnd::NothingChanged
-                | WorkflowEnd::NotMeasured,
-            ) => StopReason::Closed(CloseReason::MaxSteps),
-            WorkflowOutcome::Ended(WorkflowEnd::Incomplete) => {
-                of_last_session().unwrap_or(StopReason::ChecksFailed)
-            }
-            WorkflowOutcome::Ended(WorkflowEnd::SessionFailed(code)) => {
+            WorkflowEnd::IterationsUsed
+            | WorkflowEnd::NothingChanged
+            | WorkflowEnd::NotMeasured => StopReason::Closed(CloseReason::MaxSteps),
+            WorkflowEnd::Incomplete => of_last_session().unwrap_or(StopReason::ChecksFailed),
+            WorkflowEnd::SessionFailed(code) => {
                 let has_code = |reason: &StopReason| reason.exit_code() == code;
                 let failure = StopReason::ALL.into_iter().find(has_code);
                 let of_session = of_last_session().filter(has_code);

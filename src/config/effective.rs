@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::key_spec::Description;
-use super::origin::{
-    OriginSource, ValueOrigin, has_address_with_user, may_be_secret, suggests_secret,
-};
+use super::origin::{ValueOrigin, has_address_with_user, may_be_secret, suggests_secret};
 use super::problem::{ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
 use super::value_tree::{ConfigNode, ConfigValue};
 use crate::net::{MASK, mask_address};
@@ -149,10 +147,8 @@ impl RelativePathBase {
 
     /// Returns the folder that a layer belongs to: for a file its own folder, or the parent of an `.architect` folder.
     fn base_folder(&self, origin: Option<&ValueOrigin>) -> PathBuf {
-        let Some(OriginSource::File(document, _)) = origin.map(|origin| &origin.source) else {
-            return self.cwd.clone();
-        };
-        let mut folders = document.path().ancestors().skip(1);
+        let Some(path) = origin.and_then(ValueOrigin::path) else { return self.cwd.clone() };
+        let mut folders = path.ancestors().skip(1);
         let around = folders.find(|folder| !folder.ends_with(".architect"));
         self.cwd.join(around.unwrap_or_else(|| Path::new("")))
     }

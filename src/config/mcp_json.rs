@@ -58,6 +58,7 @@ pub(super) fn parse_layer<'a>(
         }
         FileOwner::Project | FileOwner::Named | FileOwner::User => Ok(variable(name)),
     };
+    let expand = |text: &str| expand_variables(text, &lookup);
     let text = document.text();
     let at = |span| ValueOrigin::in_file(owner.rank(), document, span);
     let json: McpJson = match serde_json::from_str(text) {
@@ -94,9 +95,8 @@ pub(super) fn parse_layer<'a>(
         server.insert("name".to_owned(), Value::String(name.clone()));
         let entry = match is_outdated {
             true => Err("HTTP with SSE is outdated, use `http`".to_owned()),
-            false => {
-                convert(Value::Object(server), &origin, &lookup).map_err(|why| why.to_string())
-            }
+            false => ConfigValue::from_json(&Value::Object(server), &origin, &expand)
+                .map_err(|why| why.to_string()),
         };
         match entry {
             Ok(entry) => servers.push(ConfigNode::new(entry, origin)),
@@ -109,32 +109,6 @@ pub(super) fn parse_layer<'a>(
     let mut table = ConfigTable::new();
     insert_at_path(&mut table, "mcp.servers", ConfigValue::List(servers), &at(0..0));
     Some(table)
-}
-
-/// Converts a value of the file to one of the configuration, and expands the variables in its texts; fails if the file
-/// can't use a variable.
-fn convert(
-    value: Value,
-    origin: &ValueOrigin,
-    variables: &VariableLookup<'_, '_>,
-) -> Result<ConfigValue, WithheldVariable> {
-    let node = |value| Ok(ConfigNode::new(convert(value, origin, variables)?, origin.clone()));
-    Ok(match value {
-        Value::Null => ConfigValue::Text(String::new()),
-        Value::Bool(value) => ConfigValue::Bool(value),
-        Value::Number(number) => match number.as_i64() {
-            Some(number) => ConfigValue::Integer(number),
-            None => ConfigValue::Float(number.as_f64().unwrap_or(f64::NAN)),
-        },
-        Value::String(text) => ConfigValue::Text(expand_variables(&text, variables)?),
-        Value::Array(items) => {
-            ConfigValue::List(items.into_iter().map(node).collect::<Result<_, _>>()?)
-        }
-        Value::Object(entries) => {
-            let entries = entries.into_iter().map(|(key, value)| Ok((key, node(value)?)));
-            ConfigValue::Table(entries.collect::<Result<_, _>>()?)
-        }
-    })
 }
 
 /// Expands `${NAME}` and `${NAME:-default}`; fails with a variable that is not set.

@@ -90,26 +90,14 @@ impl ValueOrigin {
 
     /// Returns the path, if the value comes from a file.
     pub fn path(&self) -> Option<&Path> {
-        match &self.source {
-            OriginSource::File(document, _) => Some(document.path()),
-            OriginSource::BuiltIn
-            | OriginSource::Variable(_)
-            | OriginSource::Argument(_)
-            | OriginSource::Manifest(_)
-            | OriginSource::Session => None,
-        }
+        let OriginSource::File(document, _) = &self.source else { return None };
+        Some(document.path())
     }
 
     /// Returns the line of the file, for display below a message.
     pub fn excerpt(&self) -> Option<SourceExcerpt> {
-        match &self.source {
-            OriginSource::File(document, span) => document.excerpt(span),
-            OriginSource::BuiltIn
-            | OriginSource::Variable(_)
-            | OriginSource::Argument(_)
-            | OriginSource::Manifest(_)
-            | OriginSource::Session => None,
-        }
+        let OriginSource::File(document, span) = &self.source else { return None };
+        document.excerpt(span)
     }
 }
 

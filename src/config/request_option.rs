@@ -1,11 +1,14 @@
 //! Values of `llm.options`: fields of a request body, as JSON.
 
+use std::convert::Infallible;
+
 use serde_json::Value;
 
 use super::key_spec::ValueType;
 use super::origin::{ValueOrigin, may_be_secret};
 use super::setting_value::SettingValue;
 use super::value_tree::{ConfigNode, ConfigValue};
+use crate::net::MASK;
 
 /// A field of a request body.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,7 +135,13 @@ impl SettingValue for RequestOption {
     }
 
     fn to_value(&self) -> ConfigValue {
-        from_json(&self.0)
+        let masked = |text: &str| {
+            // Displayed values may be copied into an issue.
+            let shown = if may_be_secret(text) { MASK } else { text };
+            Ok::<_, Infallible>(shown.to_owned())
+        };
+        let Ok(value) = ConfigValue::from_json(&self.0, &ValueOrigin::DEFAULT, &masked);
+        value
     }
 
     fn value_type() -> ValueType {
@@ -161,25 +170,6 @@ fn to_json(value: &ConfigValue) -> Option<Value> {
                 |(name, node): (&String, &ConfigNode)| Some((name.clone(), to_json(&node.value)?));
             table.iter().map(entry).collect::<Option<serde_json::Map<_, _>>>().map(Value::Object)
         }
-    }
-}
-
-fn from_json(value: &Value) -> ConfigValue {
-    let node = |value| ConfigNode::new(from_json(value), ValueOrigin::DEFAULT);
-    match value {
-        Value::Null => ConfigValue::Text(String::new()),
-        Value::Bool(value) => ConfigValue::Bool(*value),
-        Value::Number(number) => match number.as_i64() {
-            Some(number) => ConfigValue::Integer(number),
-            None => ConfigValue::Float(number.as_f64().unwrap_or_default()),
-        },
-        // Displayed values may be copied into an issue.
-        Value::String(text) if may_be_secret(text) => ConfigValue::Text("***".to_owned()),
-        Value::String(text) => ConfigValue::Text(text.clone()),
-        Value::Array(items) => ConfigValue::List(items.iter().map(node).collect()),
-        Value::Object(fields) => ConfigValue::Table(
-            fields.iter().map(|(name, value)| (name.clone(), node(value))).collect(),
-        ),
     }
 }
 

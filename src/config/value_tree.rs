@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use super::origin::{ValueOrigin, may_be_secret, suggests_secret};
 
@@ -47,6 +48,32 @@ impl ConfigNode {
 }
 
 impl ConfigValue {
+    /// Converts a JSON value, and each text in it with `convert_text`.
+    pub(super) fn from_json<E>(
+        value: &Value,
+        origin: &ValueOrigin,
+        convert_text: &impl Fn(&str) -> Result<String, E>,
+    ) -> Result<Self, E> {
+        let node = |value| {
+            let value = Self::from_json(value, origin, convert_text)?;
+            Ok(ConfigNode::new(value, origin.clone()))
+        };
+        Ok(match value {
+            Value::Null => Self::Text(String::new()),
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Number(number) => match number.as_i64() {
+                Some(number) => Self::Integer(number),
+                None => Self::Float(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Value::String(text) => Self::Text(convert_text(text)?),
+            Value::Array(items) => Self::List(items.iter().map(node).collect::<Result<_, _>>()?),
+            Value::Object(fields) => {
+                let fields = fields.iter().map(|(name, value)| Ok((name.clone(), node(value)?)));
+                Self::Table(fields.collect::<Result<_, _>>()?)
+            }
+        })
+    }
+
     /// Returns the text of a string.
     pub(super) fn as_text(&self) -> Option<&str> {
         if let Self::Text(text) | Self::Untyped(text) = self { Some(text) } else { None }

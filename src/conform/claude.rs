@@ -16,15 +16,15 @@ use super::{ParentEntry, TraceEntry, TraceItem, damaged_entry, elements, text_of
 const SYNTHETIC: &str = "<synthetic>";
 
 /// Reads a recording; `None` if no line is a message.
-pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>> {
+pub(super) fn read(lines: &[RecordingLine]) -> Option<Vec<TraceEntry>> {
     let mut entries = Vec::new();
     // The index of each entry by uuid, and of the newest entry of each conversation.
     let mut by_uuid: HashMap<&str, usize> = HashMap::new();
     let mut newest: HashMap<&str, usize> = HashMap::new();
     let mut is_recording = false;
-    for (line, is_last) in parents_first(lines) {
+    for line in parents_first(lines) {
         let Some(value) = &line.value else {
-            entries.push(damaged_entry(line, is_last));
+            entries.push(damaged_entry(line));
             continue;
         };
         let uuid = text_of(value, "uuid");
@@ -60,21 +60,21 @@ pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>
 }
 
 /// Orders the lines so that each one comes after its parent.
-fn parents_first<'a>(lines: Vec<(&'a RecordingLine, bool)>) -> Vec<(&'a RecordingLine, bool)> {
+fn parents_first<'a>(lines: &'a [RecordingLine]) -> Vec<&'a RecordingLine> {
     let field = |line: &'a RecordingLine, key| text_of(line.value.as_ref()?, key);
     let mut unwritten: HashSet<&str> =
-        lines.iter().filter_map(|(line, _)| field(line, "uuid")).collect();
-    let mut waiting: HashMap<&str, Vec<(&RecordingLine, bool)>> = HashMap::new();
+        lines.iter().filter_map(|line| field(line, "uuid")).collect();
+    let mut waiting: HashMap<&str, Vec<&RecordingLine>> = HashMap::new();
     let mut ordered = Vec::with_capacity(lines.len());
     for line in lines {
-        if let Some(parent) = field(line.0, "parentUuid").filter(|id| unwritten.contains(id)) {
+        if let Some(parent) = field(line, "parentUuid").filter(|id| unwritten.contains(id)) {
             waiting.entry(parent).or_default().push(line);
             continue;
         }
         let mut next = vec![line];
         while let Some(line) = next.pop() {
             ordered.push(line);
-            if let Some(uuid) = field(line.0, "uuid") {
+            if let Some(uuid) = field(line, "uuid") {
                 unwritten.remove(uuid);
                 next.extend(waiting.remove(uuid).into_iter().flatten().rev());
             }
@@ -82,7 +82,7 @@ fn parents_first<'a>(lines: Vec<(&'a RecordingLine, bool)>) -> Vec<(&'a Recordin
     }
     // The rest are lines whose parents form a cycle.
     let mut rest: Vec<_> = waiting.into_values().flatten().collect();
-    rest.sort_by_key(|(line, _)| line.number);
+    rest.sort_by_key(|line| line.number);
     ordered.extend(rest);
     ordered
 }

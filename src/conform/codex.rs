@@ -12,12 +12,12 @@ use super::{ParentEntry, TraceEntry, TraceItem, damaged_entry, text_of};
 const STATED_WINDOW_PERCENT: u64 = 90;
 
 /// Reads a recording; `None` if no line is an item of a conversation.
-pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>> {
+pub(super) fn read(lines: &[RecordingLine]) -> Option<Vec<TraceEntry>> {
     let (mut entries, mut is_recording) = (Vec::new(), false);
     let mut is_in_reply = false;
-    for (line, is_last) in lines {
+    for line in lines {
         let Some(value) = &line.value else {
-            entries.push(damaged_entry(line, is_last));
+            entries.push(damaged_entry(line));
             continue;
         };
         let kind = text_of(value, "type").unwrap_or_default();

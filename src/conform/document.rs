@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 /// A recording.
-pub(super) enum Document {
-    /// One JSON value.
-    Whole(RecordingLine),
-    /// A value on each line.
-    Lines(Vec<RecordingLine>),
+pub(super) struct Document {
+    /// The value of each line, or the only value.
+    pub(super) lines: Vec<RecordingLine>,
+    /// Whether the recording is one value, which may take several lines.
+    is_whole: bool,
 }
 
 /// A line of a recording that is not blank.
@@ -18,6 +18,8 @@ pub(super) struct RecordingLine {
     pub(super) value: Option<Value>,
     /// Whether the line contains several values.
     pub(super) is_joined: bool,
+    /// Whether this is the last line, which may be incomplete.
+    pub(super) is_last: bool,
 }
 
 impl Document {
@@ -29,7 +31,9 @@ impl Document {
         if (!is_first_whole || !has_more)
             && let Ok(value) = serde_json::from_str(text)
         {
-            return Self::Whole(RecordingLine { number: 1, value: Some(value), is_joined: false });
+            let value = Some(value);
+            let line = RecordingLine { number: 1, value, is_joined: false, is_last: true };
+            return Self { lines: vec![line], is_whole: true };
         }
         let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
         let parse = |(number, line)| {
@@ -37,25 +41,18 @@ impl Document {
                 .or_else(|_| serde_json::from_str(&without_masked_escapes(line)))
                 .ok();
             let is_joined = value.is_none() && has_several_values(line);
-            RecordingLine { number, value, is_joined }
+            RecordingLine { number, value, is_joined, is_last: false }
         };
-        Self::Lines(lines.map(parse).collect())
-    }
-
-    /// Returns the lines, each with a flag for the last one. A document of a single value is one line.
-    pub(super) fn lines(&self) -> Vec<(&RecordingLine, bool)> {
-        match self {
-            Self::Whole(line) => vec![(line, true)],
-            Self::Lines(lines) => mark_last(lines),
+        let mut lines: Vec<_> = lines.map(parse).collect();
+        if let Some(last) = lines.last_mut() {
+            last.is_last = true;
         }
+        Self { lines, is_whole: false }
     }
 
     /// Returns the value of a document that is a single value.
     pub(super) fn value(&self) -> Option<&Value> {
-        match self {
-            Self::Whole(line) => line.value.as_ref(),
-            Self::Lines(_) => None,
-        }
+        self.lines.first().filter(|_| self.is_whole)?.value.as_ref()
     }
 }
 
@@ -83,11 +80,6 @@ fn has_several_values(text: &str) -> bool {
         .into_iter::<Value>()
         .try_fold(0, |count, value| value.map(|_| count + 1))
         .is_ok_and(|count| count > 1)
-}
-
-/// Returns each line with a flag for the last one.
-pub(super) fn mark_last(lines: &[RecordingLine]) -> Vec<(&RecordingLine, bool)> {
-    lines.iter().enumerate().map(|(index, line)| (line, index + 1 == lines.len())).collect()
 }
 
 /// Returns the line of the value at a path such as `$.steps[3].message`, or of the last existing value on that path.

@@ -24,13 +24,13 @@ pub(super) fn read(document: &Document) -> Option<Vec<TraceEntry>> {
             add(1, message, &format!("$.{key}[{index}]"), &mut entries);
         }
     } else {
-        for (line, is_last) in document.lines() {
+        for line in &document.lines {
             match &line.value {
                 Some(event) => match streamed_message(event) {
                     Some(message) => add(line.number, message, "$.message", &mut entries),
                     None => add(line.number, event, "$", &mut entries),
                 },
-                None => entries.push(damaged_entry(line, is_last)),
+                None => entries.push(damaged_entry(line)),
             }
         }
     }

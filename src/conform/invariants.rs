@@ -27,6 +27,7 @@ struct RecordedCall<'a> {
 pub(super) struct InvariantChecker<'a> {
     entries: &'a [TraceEntry],
     rule: CutOffRule,
+    report: &'a mut ConformanceReport,
     calls: HashMap<&'a str, RecordedCall<'a>>,
     /// The ids of calls, by entry.
     calls_of: Vec<Vec<&'a str>>,
@@ -36,34 +37,41 @@ pub(super) struct InvariantChecker<'a> {
     open: VecDeque<&'a str>,
     replies: HashSet<&'a str>,
     newest_reply: Option<&'a str>,
-    reply_count: usize,
-    result_count: usize,
-    compaction_count: usize,
     has_ended: bool,
     failed_attempts: u64,
 }
 
 impl<'a> InvariantChecker<'a> {
-    pub(super) fn new(entries: &'a [TraceEntry], rule: CutOffRule) -> Self {
+    pub(super) fn new(
+        entries: &'a [TraceEntry],
+        rule: CutOffRule,
+        report: &'a mut ConformanceReport,
+    ) -> Self {
         Self {
             entries,
             rule,
+            report,
             calls: HashMap::new(),
             calls_of: entries.iter().map(|_| Vec::new()).collect(),
             is_settled: vec![false; entries.len()],
             open: VecDeque::new(),
             replies: HashSet::new(),
             newest_reply: None,
-            reply_count: 0,
-            result_count: 0,
-            compaction_count: 0,
             has_ended: false,
             failed_attempts: 0,
         }
     }
 
-    /// Returns the first violation.
-    pub(super) fn check(&mut self) -> Option<Violation> {
+    /// Returns the first violation, and adds the counts of this conversation to the report.
+    pub(super) fn check(mut self) -> Option<Violation> {
+        let violation = self.first_violation();
+        let is_cut_off = |call: &&RecordedCall<'_>| call.answered.is_none() && call.needs_result;
+        self.report.calls += self.calls.len();
+        self.report.cut_off_calls += self.calls.values().filter(is_cut_off).count();
+        violation
+    }
+
+    fn first_violation(&mut self) -> Option<Violation> {
         let entries = self.entries;
         for (index, entry) in entries.iter().enumerate() {
             for item in &entry.items {
@@ -78,16 +86,6 @@ impl<'a> InvariantChecker<'a> {
             }
         }
         None
-    }
-
-    /// Adds the counts of this conversation to a report.
-    pub(super) fn count(&self, report: &mut ConformanceReport) {
-        report.replies += self.reply_count;
-        report.calls += self.calls.len();
-        report.results += self.result_count;
-        report.compactions += self.compaction_count;
-        let is_cut_off = |call: &&RecordedCall<'_>| call.answered.is_none() && call.needs_result;
-        report.cut_off_calls += self.calls.values().filter(is_cut_off).count();
     }
 
     fn check_item(
@@ -106,7 +104,7 @@ impl<'a> InvariantChecker<'a> {
                 if self.calls.contains_key(&**call) {
                     self.check_result(entry, Some(call), path)?;
                 } else {
-                    self.result_count += 1;
+                    self.report.results += 1;
                 }
             }
             TraceItem::User => {
@@ -116,7 +114,7 @@ impl<'a> InvariantChecker<'a> {
                 }
             }
             TraceItem::Compaction => {
-                self.compaction_count += 1;
+                self.report.compactions += 1;
                 self.is_settled[index] = true;
                 self.open.clear();
             }
@@ -188,7 +186,7 @@ impl<'a> InvariantChecker<'a> {
         if id.is_some_and(|id| !self.replies.insert(id)) {
             return Ok(());
         }
-        self.reply_count += 1;
+        self.report.replies += 1;
         self.failed_attempts = 0;
         if self.has_ended {
             let message = "a reply after the end of the run, without a new turn".to_owned();
@@ -259,7 +257,7 @@ impl<'a> InvariantChecker<'a> {
         id: Option<&'a str>,
         path: &'a str,
     ) -> Result<(), (Invariant, &'a str, String)> {
-        self.result_count += 1;
+        self.report.results += 1;
         let Some(id) = id.or_else(|| self.first_open()) else { return Ok(()) };
         let Some(call) = self.calls.get_mut(id) else {
             let later = self.entries.iter().find(|entry| {

@@ -164,9 +164,9 @@ impl ConformanceReport {
 pub fn check(format: TraceFormat, text: &str) -> Option<ConformanceReport> {
     let document = Document::parse(text);
     let conversations = match format {
-        TraceFormat::Claude => vec![claude::read(document.lines())?],
-        TraceFormat::Codex => vec![codex::read(document.lines())?],
-        TraceFormat::Pi => vec![pi::read(document.lines())?],
+        TraceFormat::Claude => vec![claude::read(&document.lines)?],
+        TraceFormat::Codex => vec![codex::read(&document.lines)?],
+        TraceFormat::Pi => vec![pi::read(&document.lines)?],
         TraceFormat::Goose => vec![goose::read(&document)?],
         TraceFormat::Atif => atif::read(&document)?,
         TraceFormat::OpenAi => openai::read(&document)?,
@@ -186,9 +186,7 @@ pub fn check(format: TraceFormat, text: &str) -> Option<ConformanceReport> {
         compactions: 0,
     };
     for entries in &conversations {
-        let mut checker = InvariantChecker::new(entries, rule);
-        let violation = checker.check();
-        checker.count(&mut report);
+        let violation = InvariantChecker::new(entries, rule, &mut report).check();
         if let Some(mut violation) = violation {
             if document.value().is_some() {
                 violation.line = document::line_of(text, &violation.path);
@@ -202,7 +200,7 @@ pub fn check(format: TraceFormat, text: &str) -> Option<ConformanceReport> {
 }
 
 /// Returns the entry for a line that is not JSON. The last line may be incomplete.
-fn damaged_entry(line: &RecordingLine, is_last: bool) -> TraceEntry {
+fn damaged_entry(line: &RecordingLine) -> TraceEntry {
     let message = match line.is_joined {
         true => "the line has several records: a line end is missing",
         false => "the line is not JSON, and others follow it",
@@ -212,7 +210,7 @@ fn damaged_entry(line: &RecordingLine, is_last: bool) -> TraceEntry {
         path: "$".to_owned(),
         message: message.to_owned(),
     };
-    let items = if is_last && !line.is_joined { Vec::new() } else { vec![violated] };
+    let items = if line.is_last && !line.is_joined { Vec::new() } else { vec![violated] };
     TraceEntry { line: line.number, parent: ParentEntry::Previous, items }
 }
 

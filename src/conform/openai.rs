@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::document::{Document, RecordingLine, mark_last};
+use super::document::{Document, RecordingLine};
 use super::{Invariant, ParentEntry, TraceEntry, TraceItem, damaged_entry, elements, text_of};
 
 /// Reads the conversations of a recording; `None` if the recording has no message.
@@ -16,33 +16,30 @@ pub(super) fn read<'a>(document: &'a Document) -> Option<Vec<Vec<TraceEntry>>> {
         let (path, messages) = find_messages(value)?;
         return Some(vec![conversation(messages_at(1, messages, path))]);
     }
-    match document {
-        Document::Whole(_) => None,
-        Document::Lines(lines) if lines.iter().any(is_message_line) => {
-            let message = |line: &'a RecordingLine| {
-                Some(RecordedMessage {
-                    line: line.number,
-                    path: "$".to_owned(),
-                    value: line.value.as_ref()?,
-                })
-            };
-            let mut entries = conversation(lines.iter().filter_map(message).collect());
-            let damaged = mark_last(lines).into_iter().filter(|(line, _)| line.value.is_none());
-            entries.extend(damaged.map(|(line, is_last)| damaged_entry(line, is_last)));
-            entries.sort_by_key(|entry| entry.line);
-            Some(vec![entries])
-        }
-        Document::Lines(lines) => read_requests(lines),
+    let lines = &document.lines;
+    if !lines.iter().any(is_message_line) {
+        return read_requests(lines);
     }
+    let message = |line: &'a RecordingLine| {
+        Some(RecordedMessage {
+            line: line.number,
+            path: "$".to_owned(),
+            value: line.value.as_ref()?,
+        })
+    };
+    let mut entries = conversation(lines.iter().filter_map(message).collect());
+    entries.extend(lines.iter().filter(|line| line.value.is_none()).map(damaged_entry));
+    entries.sort_by_key(|entry| entry.line);
+    Some(vec![entries])
 }
 
 /// Reads lines of requests or conversations.
 fn read_requests(lines: &[RecordingLine]) -> Option<Vec<Vec<TraceEntry>>> {
     let mut conversations = Vec::new();
     let (mut before, mut is_recording) = (None, false);
-    for (line, is_last) in mark_last(lines) {
+    for line in lines {
         let Some(value) = &line.value else {
-            conversations.push(vec![damaged_entry(line, is_last)]);
+            conversations.push(vec![damaged_entry(line)]);
             continue;
         };
         let Some((path, messages)) = find_messages(value) else { continue };

@@ -8,12 +8,12 @@ use super::document::RecordingLine;
 use super::{ParentEntry, TraceEntry, TraceItem, damaged_entry, elements, text_of};
 
 /// Reads a recording; `None` if no line is a session header or a message.
-pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>> {
+pub(super) fn read(lines: &[RecordingLine]) -> Option<Vec<TraceEntry>> {
     let (mut entries, mut is_recording) = (Vec::<TraceEntry>::new(), false);
     let mut by_id: HashMap<&str, usize> = HashMap::new();
-    for (line, is_last) in lines {
+    for line in lines {
         let Some(value) = &line.value else {
-            entries.push(damaged_entry(line, is_last));
+            entries.push(damaged_entry(line));
             continue;
         };
         let kind = text_of(value, "type").unwrap_or_default();

@@ -120,8 +120,8 @@ fn drive(
         exit_on_partial: None,
     };
     let changes = ObservedChanges::default();
-    let meter = UsageMeter::new(context, agent.name.as_str().into(), Arc::clone(&changes));
-    let meter = meter.after(used.unwrap_or_default());
+    let (agent_name, used) = (agent.name.as_str().into(), used.unwrap_or_default());
+    let meter = UsageMeter::new(context, agent_name, used, Arc::clone(&changes));
     let drive = |executor: Box<dyn Executor>| {
         // Most outputs of the dispatching run show this one only through the meter.
         let sinks = subagents.reporter.subagent_sinks(context.call);

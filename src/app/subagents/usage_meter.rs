@@ -29,10 +29,12 @@ pub(super) struct UsageMeter {
 pub(super) type ObservedChanges = Arc<Mutex<Vec<FileChange>>>;
 
 impl UsageMeter {
-    /// Returns a meter that reports to the dispatching call.
+    /// Returns a meter that reports to the dispatching call. The usage in `reported` was already reported, by an earlier
+    /// run of the same session.
     pub(super) fn new(
         context: &CallContext<'_>,
         agent: Arc<str>,
+        reported: BudgetUsage,
         changes: ObservedChanges,
     ) -> Self {
         Self {
@@ -40,15 +42,10 @@ impl UsageMeter {
             dispatched_by: context.call.clone(),
             agent,
             open_calls: HashMap::new(),
-            reported: BudgetUsage::default(),
+            reported,
             changes,
             next: None,
         }
-    }
-
-    /// Returns the meter for a resumed run, whose earlier usage was already reported.
-    pub(super) fn after(self, reported: BudgetUsage) -> Self {
-        Self { reported, ..self }
     }
 
     /// Returns the meter with another observer of the run.

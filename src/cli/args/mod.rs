@@ -136,9 +136,9 @@ pub(crate) enum CliCommand {
     /// Print the statechart that a run follows
     Machine(Deferred<MachineArgs>),
     /// List the agents
-    Agents(Deferred<AgentsArgs>),
+    Agents(Deferred<ListArgs>),
     /// List the skills, with their folders, descriptions and problems
-    Skills(Deferred<SkillsArgs>),
+    Skills(Deferred<ListArgs>),
     /// List the known models: context window, output limit, price, efforts
     Models(Deferred<ModelsArgs>),
     /// Show or check the configuration, or trust the configuration of a folder
@@ -246,17 +246,7 @@ pub(crate) struct MachineArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct AgentsArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SkillsArgs {
+pub(crate) struct ListArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -16,7 +16,7 @@ use rustix::fs::OFlags;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::cli::args::{AgentsArgs, ConfigArgs, ConfigCommand, InitArgs, LayerArgs, SettingsArgs};
+use crate::cli::args::{ConfigArgs, ConfigCommand, InitArgs, LayerArgs, ListArgs, SettingsArgs};
 use crate::cli::error::CliError;
 use crate::cli::{config_options, output};
 
@@ -113,7 +113,7 @@ fn format_files(config: &Config) -> String {
 }
 
 /// `architect agents`: lists the agents.
-pub(crate) fn list_agents(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+pub(crate) fn list_agents(args: &ListArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let config = config_options::load_settings(&args.settings, world)?;
     let text = if args.json {
         let agents: Vec<AgentDocument> = config.agents().map(AgentDocument::from).collect();

@@ -2,11 +2,10 @@
 
 use architect::app::{
     AppError, ProbeScope, ProcessEnv, ResolvedModel, Sandbox, ServerFinding, SkillSources,
-    foreign_workspace_warning, open_store, probe_model, probe_servers,
+    foreign_workspace_warning, model_table, open_store, probe_model, probe_servers,
 };
 use architect::config::{Config, NoticeCause, TRUST_VARIABLE, VariableName};
 use architect::llm::PROVIDERS;
-use architect::llm::model_table::ModelTable;
 use architect::policy::GuardedFiles;
 use architect::types::pluralize;
 use architect::view::sanitize;
@@ -212,11 +211,7 @@ fn check_sessions(config: &Config, world: &ProcessEnv) -> Finding {
 }
 
 fn check_prices(config: &Config) -> Finding {
-    let table = match config.settings.costs.prices_file.clone() {
-        None => Ok(ModelTable::built_in()),
-        Some(path) => ModelTable::built_in().with_file(&path),
-    };
-    match table {
+    match model_table(config) {
         Ok(table) => (Good, format!("as of {}", table.date())),
         Err(error) => (Bad, error.to_string()),
     }

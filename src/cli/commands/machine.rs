@@ -55,19 +55,15 @@ impl EvaluationBounds {
             .saturating_add(calls.saturating_mul(evaluations));
         let runs = match retries {
             0 => String::new(),
-            _ => format!(", and {} as above", count(retries, "more run", "more runs")),
+            _ => format!(", and {} as above", pluralize(retries, "more run", "more runs")),
         };
         format!(
             "evaluations come on top: at most {}, each with {}{runs}: {} in all, within the same cost, tokens and time\n",
-            count(evaluations, "evaluation", "evaluations"),
-            count(calls, "call", "calls"),
-            count(all, "call", "calls")
+            pluralize(evaluations, "evaluation", "evaluations"),
+            pluralize(calls, "call", "calls"),
+            pluralize(all, "call", "calls")
         )
     }
-}
-
-fn count(count: u64, one: &str, several: &str) -> String {
-    pluralize(usize::try_from(count).unwrap_or(usize::MAX), one, several)
 }
 
 /// Returns the bounds of a run with these options, and those of its evaluation. Without a model, there is no price.
@@ -96,12 +92,12 @@ fn bounds(
 fn format_bounds(bounds: &RunBounds) -> String {
     let RunBounds { calls, requests, cost, tokens, time, steps } = *bounds;
     let no_limit = |of: &str, key: &str| format!("no limit of {of}; `{key}` sets one");
-    let calls = count(calls, "call", "calls");
+    let calls = pluralize(calls, "call", "calls");
     let mut lines = vec![
         requests.map_or_else(
             || format!("at most {calls} of the model; `llm.retry_for` limits the time of retries, not their number"),
             |requests| {
-                let requests = count(requests, "request", "requests");
+                let requests = pluralize(requests, "request", "requests");
                 format!("at most {calls} of the model, {requests} with retries")
             },
         ),
@@ -113,7 +109,7 @@ fn format_bounds(bounds: &RunBounds) -> String {
             || no_limit("time", "limits.timeout"),
             |time| format!("at most {} s", seconds(time.0)),
         ),
-        format!("at most {}", count(steps, "step", "steps")),
+        format!("at most {}", pluralize(steps, "step", "steps")),
     ];
     lines.extend(tokens.map(|tokens| format!("at most {} tokens", tokens.0)));
     lines.join("\n") + "\n"

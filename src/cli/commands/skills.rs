@@ -9,11 +9,11 @@ use architect::workspace::WorkspaceRoot;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::cli::args::SkillsArgs;
+use crate::cli::args::ListArgs;
 use crate::cli::error::CliError;
 use crate::cli::{config_options, output};
 
-pub(crate) fn run(args: &SkillsArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+pub(crate) fn run(args: &ListArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let config = config_options::load_settings(&args.settings, world)?;
     let root = WorkspaceRoot::open(&config.workspace).map_err(|error| {
         CliError::usage(format!("could not open {}: {error}", config.workspace.display()))

@@ -34,47 +34,16 @@ pub struct SignalSettings {
     pub timeout: Duration,
 }
 
-/// The variables of one signal. Each takes precedence over the common variable, which has no signal in its name.
-struct SignalVariables {
-    endpoint: &'static str,
-    protocol: &'static str,
-    headers: &'static str,
-    timeout: &'static str,
-    exporter: &'static str,
-    /// The path below the common endpoint.
-    path: &'static str,
-}
-
 /// The reason why traces or metrics cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{name}: {problem}")]
 pub struct OtelSettingsError {
-    name: &'static str,
+    name: String,
     problem: String,
 }
 
+/// The common endpoint, below which each signal has its own path.
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
-const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
-const TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TIMEOUT";
-
-const TRACES: SignalVariables = SignalVariables {
-    endpoint: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-    protocol: "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
-    headers: "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
-    timeout: "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
-    exporter: "OTEL_TRACES_EXPORTER",
-    path: "v1/traces",
-};
-
-const METRICS: SignalVariables = SignalVariables {
-    endpoint: "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
-    protocol: "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL",
-    headers: "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
-    timeout: "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
-    exporter: "OTEL_METRICS_EXPORTER",
-    path: "v1/metrics",
-};
 
 /// The variable that asks for content, common to instrumentations for generative AI.
 const CAPTURE_CONTENT: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
@@ -97,8 +66,8 @@ impl OtelSettings {
         }
         let parent: Option<TraceParent> = env("TRACEPARENT").and_then(|parent| parent.parse().ok());
         let is_sampled = parent.is_none_or(|parent| parent.is_sampled);
-        let traces = SignalSettings::from_env(&env, &TRACES)?.filter(|_| is_sampled);
-        let metrics = SignalSettings::from_env(&env, &METRICS)?;
+        let traces = SignalSettings::from_env(&env, "TRACES")?.filter(|_| is_sampled);
+        let metrics = SignalSettings::from_env(&env, "METRICS")?;
         if traces.is_none() && metrics.is_none() {
             return Ok(None);
         }
@@ -120,31 +89,39 @@ impl OtelSettings {
 }
 
 impl SignalSettings {
-    /// Reads the variables of a signal. Returns `None` if the signal is off.
+    /// Reads the variables of a signal, `TRACES` or `METRICS`. Returns `None` if the signal is off.
     fn from_env(
         env: &impl Fn(&str) -> Option<String>,
-        own: &SignalVariables,
+        signal: &str,
     ) -> Result<Option<Self>, OtelSettingsError> {
-        let find =
-            |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, env(name)?)));
-        let is_other = env(own.exporter).is_some_and(|exporter| exporter != "otlp");
-        let endpoint = find([own.endpoint, ENDPOINT]).filter(|_| !is_other);
+        // The signal's own variable takes precedence over the common one, which has no signal in its name.
+        let find = |setting: &str| {
+            let own = format!("OTEL_EXPORTER_OTLP_{signal}_{setting}");
+            let names = [own, format!("OTEL_EXPORTER_OTLP_{setting}")];
+            names.into_iter().find_map(|name| env(&name).map(|value| (name, value)))
+        };
+        let exporter = env(&format!("OTEL_{signal}_EXPORTER"));
+        let is_other = exporter.is_some_and(|exporter| exporter != "otlp");
+        let endpoint = find("ENDPOINT").filter(|_| !is_other);
         let Some((name, value)) = endpoint else { return Ok(None) };
         if !value.starts_with("http://") && !value.starts_with("https://") {
             let problem = format!("'{value}' is not an http URL");
             return Err(OtelSettingsError { name, problem });
         }
         // Collectors with the binary HTTP protocol accept JSON at the same URL.
-        let protocol = find([own.protocol, PROTOCOL]);
+        let protocol = find("PROTOCOL");
         if let Some((name, value)) = protocol.filter(|(_, value)| !value.starts_with("http/")) {
             let problem = format!("unsupported protocol '{value}'; supported: http/json");
             return Err(OtelSettingsError { name, problem });
         }
-        let headers = find([own.headers, HEADERS]).map(|(_, list)| parse_pairs(&list));
-        let timeout = find([own.timeout, TIMEOUT]).and_then(|(_, millis)| millis.parse().ok());
+        let headers = find("HEADERS").map(|(_, list)| parse_pairs(&list));
+        let timeout = find("TIMEOUT").and_then(|(_, millis)| millis.parse().ok());
         Ok(Some(Self {
             url: match name == ENDPOINT {
-                true => format!("{}/{}", value.trim_end_matches('/'), own.path),
+                true => {
+                    let base = value.trim_end_matches('/');
+                    format!("{base}/v1/{}", signal.to_ascii_lowercase())
+                }
                 false => value,
             },
             headers: headers.unwrap_or_default(),
@@ -212,7 +189,7 @@ mod tests {
         for vars in [
             &[on, none[0]][..],
             &[on, unsampled],
-            &[(METRICS.endpoint, &*metrics.clone().unwrap())],
+            &[("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", &*metrics.clone().unwrap())],
         ] {
             assert_eq!(urls(&read(vars).unwrap().unwrap()), (None, metrics.clone()), "{vars:?}");
         }
@@ -222,11 +199,11 @@ mod tests {
     fn trace_variables_take_precedence() {
         let settings = read(&[
             (ENDPOINT, "http://127.0.0.1:1"),
-            (TRACES.endpoint, "http://127.0.0.1:2/in"),
-            (HEADERS, "authorization=Bearer%20x, a = b"),
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:2/in"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20x, a = b"),
             ("OTEL_SERVICE_NAME", "ci"),
             ("OTEL_RESOURCE_ATTRIBUTES", "service.name=other,team=core,service.version=7"),
-            (TIMEOUT, "250"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "250"),
         ]);
         let settings = settings.unwrap().unwrap();
         let (traces, metrics) =
@@ -247,9 +224,9 @@ mod tests {
     fn each_signal_has_its_own_headers_and_timeout() {
         let settings = read(&[
             (ENDPOINT, "http://127.0.0.1:1"),
-            (TRACES.headers, "x-key=traces"),
-            (METRICS.timeout, "7"),
-            (METRICS.headers, "x-key=metrics"),
+            ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "x-key=traces"),
+            ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "7"),
+            ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "x-key=metrics"),
         ]);
         let OtelSettings { traces, metrics, .. } = settings.unwrap().unwrap();
         let (traces, metrics) = (traces.unwrap(), metrics.unwrap());
@@ -257,7 +234,10 @@ mod tests {
         assert_eq!((&*traces.headers, traces.timeout), (&key("traces")[..], DEFAULT_TIMEOUT));
         let timeout = Duration::from_millis(7);
         assert_eq!((&*metrics.headers, metrics.timeout), (&key("metrics")[..], timeout));
-        let only = [(ENDPOINT, "http://127.0.0.1:1"), (TRACES.headers, "x-key=traces")];
+        let only = [
+            (ENDPOINT, "http://127.0.0.1:1"),
+            ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "x-key=traces"),
+        ];
         assert_eq!(read(&only).unwrap().unwrap().metrics.unwrap().headers, []);
     }
 
@@ -265,11 +245,11 @@ mod tests {
     fn an_unsupported_setting_is_an_error() {
         let error = |vars| read(vars).unwrap_err().to_string();
         assert_eq!(
-            error(&[(ENDPOINT, "http://127.0.0.1:4317"), (PROTOCOL, "grpc")]),
+            error(&[(ENDPOINT, "http://127.0.0.1:4317"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]),
             "OTEL_EXPORTER_OTLP_PROTOCOL: unsupported protocol 'grpc'; supported: http/json"
         );
         assert_eq!(
-            error(&[(TRACES.endpoint, "127.0.0.1:4318")]),
+            error(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "127.0.0.1:4318")]),
             "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: '127.0.0.1:4318' is not an http URL"
         );
     }

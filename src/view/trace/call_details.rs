@@ -42,8 +42,8 @@ pub(super) fn request(call: &CallSpan, reply: Option<&TraceMessage>) -> Markup {
 }
 
 /// Returns the details of a tool call.
-pub(super) fn tool(call: &TurnCall<'_>, status: Option<ToolStatus>) -> Markup {
-    let mut facts = vec![status_name(status)];
+pub(super) fn tool(call: &TurnCall<'_>) -> Markup {
+    let mut facts = vec![status_name(call.status())];
     if let Some(span) = call.span {
         let decision = span.decision.as_ref().map(|decision| match decision {
             Decision::Allow { reason } => ("allowed", reason),

@@ -86,13 +86,18 @@ impl Turn<'_> {
 }
 
 impl TurnCall<'_> {
+    /// Returns the status; `None` for a call that has not ended.
+    pub(super) fn status(&self) -> Option<ToolStatus> {
+        match (self.span, self.result.map(|result| &result.speaker)) {
+            (Some(span), _) => span.status,
+            (None, Some(Speaker::ToolResult { status, .. })) => Some(*status),
+            (None, _) => None,
+        }
+    }
+
     /// Returns whether the call has not done what was requested.
     pub(super) fn is_failed(&self) -> bool {
-        let of_result = self.result.map(|result| match &result.speaker {
-            Speaker::ToolResult { status, .. } => *status,
-            _ => ToolStatus::Ok,
-        });
-        self.span.map_or(of_result, |span| span.status) != Some(ToolStatus::Ok)
+        self.status() != Some(ToolStatus::Ok)
     }
 }
 

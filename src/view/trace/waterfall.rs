@@ -11,7 +11,7 @@ use super::timeline::{CallEnd, CallSpan};
 use super::turn::{Turn, TurnCall};
 use super::{SubagentTrace, Trace, turn};
 use crate::machine::CallPurpose;
-use crate::types::{Language, RunTime, TimeSpan, ToolStatus, pluralize};
+use crate::types::{Language, RunTime, TimeSpan, pluralize};
 use crate::view::human::call_summary::summarize_call;
 use crate::view::page::{file_change, patch};
 use crate::view::sanitize;
@@ -251,18 +251,12 @@ fn track(parts: &[(TracePhase, RunTime, TimeSpan)], scale: Scale) -> Markup {
 }
 
 fn tool_row(call: &TurnCall<'_>, scale: Scale) -> Markup {
-    let status = match (call.span, call.result.map(|result| &result.speaker)) {
-        (Some(span), _) => span.status,
-        (None, Some(Speaker::ToolResult { status, .. })) => Some(*status),
-        (None, _) => None,
-    };
-    let is_failed = status != Some(ToolStatus::Ok);
     html! {
-        details.at.bad[is_failed] {
+        details.at.bad[call.is_failed()] {
             summary.row {
                 b { (sanitize::line(call.name)) }
                 span {
-                    @if is_failed { strong { (call_details::status_name(status)) } " " }
+                    @if call.is_failed() { strong { (call_details::status_name(call.status())) } " " }
                     (call_description(call))
                 }
                 @if let Some(span) = call.span {
@@ -274,7 +268,7 @@ fn tool_row(call: &TurnCall<'_>, scale: Scale) -> Markup {
                     ], scale))
                 }
             }
-            (call_details::tool(call, status))
+            (call_details::tool(call))
         }
     }
 }

@@ -287,18 +287,16 @@ impl ActiveStep<'_> {
                 let item = self.item(next).filter(|_| limit.is_none());
                 Ok(Some((event, EventDetail { item, ..EventDetail::default() })))
             }
-            WorkflowActivity::Running(session) => match self.step.parallel {
-                None => match self.used_up(session)? {
-                    Some(report) => {
-                        let outcome = SessionOutcome::Limited(WorkflowLimit::Budget);
-                        let end = SessionEnd { outcome, has_changed: false };
-                        let detail = EventDetail { report: Some(report), ..EventDetail::default() };
-                        Ok(Some((StepEvent::Ended(end), detail)))
-                    }
-                    None => self.run_session(session),
-                },
-                Some(jobs) => self.run_items(session, jobs),
-            },
+            WorkflowActivity::Running(session) => {
+                let ended = match self.step.parallel {
+                    None => self.run_session(session)?,
+                    Some(jobs) => self.run_items(session, jobs)?,
+                };
+                Ok(ended.map(|(end, report)| {
+                    let detail = EventDetail { report: Some(report), ..EventDetail::default() };
+                    (StepEvent::Ended(end), detail)
+                }))
+            }
             WorkflowActivity::Undoing(session) => {
                 let RunSetup { config, env, .. } = &self.setup()?.setup;
                 let done = undo_whole_session(config, env, self.run.store, session)?;
@@ -439,7 +437,11 @@ impl ActiveStep<'_> {
     fn run_session(
         &self,
         session: SessionId,
-    ) -> Result<Option<(StepEvent, EventDetail)>, WorkflowError> {
+    ) -> Result<Option<(SessionEnd, SessionReport)>, WorkflowError> {
+        if let Some(report) = self.used_up(session)? {
+            let outcome = SessionOutcome::Limited(WorkflowLimit::Budget);
+            return Ok(Some((SessionEnd { outcome, has_changed: false }, report)));
+        }
         if self.run.is_out_of_time() {
             return Ok(None);
         }
@@ -473,9 +475,7 @@ impl ActiveStep<'_> {
             item: item.as_deref(),
             is_resumed: self.run.store.reader(session).is_ok(),
         });
-        let Some((end, report)) = run.run(self.run.io)? else { return Ok(None) };
-        let detail = EventDetail { report: Some(report), ..EventDetail::default() };
-        Ok(Some((StepEvent::Ended(end), detail)))
+        run.run(self.run.io)
     }
 
     /// Runs all items of the step, with up to `jobs` at the same time.
@@ -483,7 +483,7 @@ impl ActiveStep<'_> {
         &self,
         id: SessionId,
         jobs: u32,
-    ) -> Result<Option<(StepEvent, EventDetail)>, WorkflowError> {
+    ) -> Result<Option<(SessionEnd, SessionReport)>, WorkflowError> {
         if self.run.is_out_of_time() {
             return Ok(None);
         }
@@ -503,9 +503,7 @@ impl ActiveStep<'_> {
             limits: self.run.limits.charge.less(spent),
             is_repeated: self.history.records_at_end(id).is_some(),
         };
-        let Some((end, report)) = items.run()? else { return Ok(None) };
-        let detail = EventDetail { report: Some(report), ..EventDetail::default() };
-        Ok(Some((StepEvent::Ended(end), detail)))
+        items.run()
     }
 
     /// Runs all checks of the step. Returns `None` if one was interrupted, or the time ended.

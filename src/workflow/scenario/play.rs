@@ -48,10 +48,8 @@ const MAX_PARALLEL_TOOLS: u32 = 4;
 
 /// Runs a scenario, and returns its record.
 pub(super) fn play(scenario: &Scenario, world: &ProcessEnv) -> Result<RecordedRun, AppError> {
-    let failed = |error: io::Error| AppError::System {
-        what: "make the workspace of the scenario",
-        cause: error.to_string(),
-    };
+    let failed =
+        |error: io::Error| AppError::system_error("make the workspace of the scenario", &error);
     let folder = tempfile::Builder::new().prefix("architect-test-").tempdir().map_err(failed)?;
     create_files(scenario, &folder).map_err(failed)?;
     let setup = build_setup(scenario, &folder, world)?;
