@@ -79,10 +79,7 @@ impl<V: WithPaths> WithPaths for Option<V> {
     }
 
     fn from_stored(stored: Self::Stored) -> Option<Self> {
-        match stored {
-            None => Some(None),
-            Some(stored) => V::from_stored(stored).map(Some),
-        }
+        stored.map_or(Some(None), |stored| V::from_stored(stored).map(Some))
     }
 }
 
@@ -96,24 +93,6 @@ impl<V: WithPaths> WithPaths for BTreeMap<PathBuf, V> {
     fn from_stored(stored: Self::Stored) -> Option<Self> {
         let entry = |(path, value)| Some((PathBuf::from_stored(path)?, V::from_stored(value)?));
         stored.into_iter().map(entry).collect()
-    }
-}
-
-impl<R, M> WithPaths for (PathBuf, R, Vec<PathBuf>, M)
-where
-    R: Clone + Serialize + DeserializeOwned,
-    M: WithPaths,
-{
-    type Stored = (String, R, Vec<String>, M::Stored);
-
-    fn to_stored(&self) -> Self::Stored {
-        let (path, role, paths, items) = self;
-        (path.to_stored(), role.clone(), paths.to_stored(), items.to_stored())
-    }
-
-    fn from_stored((path, role, paths, items): Self::Stored) -> Option<Self> {
-        let paths = Vec::from_stored(paths)?;
-        Some((PathBuf::from_stored(path)?, role, paths, M::from_stored(items)?))
     }
 }
 

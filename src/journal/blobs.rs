@@ -1,7 +1,7 @@
 //! Long texts in separate files, named by their content.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use tempfile::TempPath;
 use super::Durability;
 use super::error::{IoContext, JournalError, Result};
 use super::folder;
-use crate::types::{Sha256Digest, hex};
+use crate::types::Sha256Digest;
 use crate::workspace::{IoError, replace_file};
 
 /// The long texts of one session.
@@ -39,7 +39,10 @@ impl BlobStore {
 
     /// Stores a text. It is durable when this returns.
     pub(super) fn put(&self, text: &str) -> Result<BlobRef> {
-        let blob = BlobRef { sha256: sha256_hex(text.as_bytes()), bytes: text.len() as u64 };
+        let blob = BlobRef {
+            sha256: Sha256Digest::of(text.as_bytes()).to_string(),
+            bytes: text.len() as u64,
+        };
         let path = self.folder.join(&blob.sha256);
         let is_there = fs::metadata(&path).is_ok_and(|found| found.len() == blob.bytes);
         if !is_there {
@@ -65,7 +68,7 @@ impl BlobStore {
             return Err(lost(io::Error::other("its length differs")));
         }
         let text = fs::read(&path).map_err(lost)?;
-        if sha256_hex(&text) != blob.sha256 {
+        if Sha256Digest::of(&text).to_string() != blob.sha256 {
             return Err(lost(io::Error::other("its content differs")));
         }
         String::from_utf8(text).map_err(|_| lost(io::Error::other("it is not UTF-8")))
@@ -82,16 +85,6 @@ impl BlobStore {
     }
 }
 
-/// Returns the SHA-256 digest.
-pub(super) fn sha256(bytes: &[u8]) -> Sha256Digest {
-    Sha256Digest(Sha256::digest(bytes).into())
-}
-
-/// Returns the SHA-256 digest in hexadecimal.
-pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    sha256(bytes).to_string()
-}
-
 /// Returns the digest of the data that was hashed so far.
 pub(super) fn digest_of(hasher: &Sha256) -> Sha256Digest {
     Sha256Digest(hasher.clone().finalize().into())
@@ -99,15 +92,9 @@ pub(super) fn digest_of(hasher: &Sha256) -> Sha256Digest {
 
 /// Returns the SHA-256 digest of the rest of a file, in hexadecimal.
 pub(super) fn sha256_of_file(file: &mut File) -> io::Result<String> {
-    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(hex(&hasher.finalize())),
-            Ok(read) => hasher.update(&buffer[..read]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let mut hasher = HashingWriter::new(io::sink());
+    io::copy(file, &mut hasher)?;
+    Ok(hasher.finish()?.to_string())
 }
 
 /// A writer that computes the SHA-256 of the written data.

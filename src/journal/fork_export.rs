@@ -204,10 +204,10 @@ impl SessionStore {
             if is_masked
                 && stored.fingerprint.as_ref().is_some_and(|before| before.digest.is_some())
             {
-                remove_mark(&mut masked);
+                remove_digest(&mut masked, b",\"mark\":\"", b'"');
             }
             if is_masked && stored.timing.is_some_and(|timing| timing.request.is_some()) {
-                remove_request(&mut masked);
+                remove_digest(&mut masked, b",\"request\":{", b'}');
             }
             copy.write_record(masked, &stored)?;
             records += 1;
@@ -338,23 +338,13 @@ fn next_record(reader: &mut JournalReader) -> Result<Option<StoredRecord>> {
     })
 }
 
-/// Removes the digest of the state from a record, if it has one: after a masked text, the state differs. Only numbers
-/// and names precede the digest in the record.
-fn remove_mark(text: &mut Vec<u8>) {
-    const MARK: &[u8] = b",\"mark\":\"";
-    let Some(start) = memmem::find(text, MARK) else { return };
-    let digest = &text[start + MARK.len()..];
-    if let Some(length) = digest.iter().position(|byte| *byte == b'"') {
-        text.drain(start..=start + MARK.len() + length);
-    }
-}
-
-/// Removes the digest of a request from a record, if it has one: after a masked text, the rebuilt request differs. Only
-/// numbers and names precede the digest in the record.
-fn remove_request(text: &mut Vec<u8>) {
-    let Some(start) = memmem::find(text, b",\"request\":{") else { return };
-    if let Some(length) = text[start..].iter().position(|byte| *byte == b'}') {
-        text.drain(start..=start + length);
+/// Removes a digest from a record, if it has one: after a masked text, the state and the rebuilt request differ. Only
+/// numbers and names precede the digests in the record.
+fn remove_digest(text: &mut Vec<u8>, begin: &[u8], end: u8) {
+    let Some(start) = memmem::find(text, begin) else { return };
+    let digest = start + begin.len();
+    if let Some(length) = text[digest..].iter().position(|byte| *byte == end) {
+        text.drain(start..=digest + length);
     }
 }
 

@@ -32,7 +32,6 @@ mod workspace_identity;
 pub mod index;
 
 pub use crate::types::Durability;
-pub(crate) use blobs::sha256_hex;
 pub use error::{JournalError, ReadOnlyReason, RecordDamage};
 pub use file_journal::FileJournal;
 pub use fork_export::{ForkOptions, ImportedSession, LaneFork, ReplacementResult};

@@ -18,7 +18,7 @@ use crate::port::CallTiming;
 use crate::types::{CheckpointRecord, Digest, EffectId, RunTime, Sha256Digest, TimeSpan};
 
 /// A stored record.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredRecord {
     /// Its sequence number, from zero.
     pub seq: u64,
@@ -43,7 +43,7 @@ pub struct StoredRecord {
 }
 
 /// The content of a record.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum StoredContent {
     /// The header. Only the first record is one.
     Header(Box<SessionHeader>),
@@ -58,6 +58,7 @@ pub enum StoredContent {
     /// The run ended.
     Ended(EndedRecord),
     /// A record of a newer release that may be ignored.
+    #[default]
     Other,
 }
 
@@ -417,24 +418,6 @@ pub(super) fn restore_long_texts(
     serde_json::to_vec(&value).map_err(unknown)
 }
 
-impl StoredRecord {
-    /// Creates a record that has content and nothing else, as the reader returns it.
-    pub(super) fn of(seq: u64, at: RunTime, content: StoredContent) -> Self {
-        Self {
-            seq,
-            at,
-            ts: None,
-            fingerprint: None,
-            timing: None,
-            sync_time: TimeSpan::ZERO,
-            message_ids: Vec::new(),
-            hash_before: None,
-            content,
-            blobs: BTreeMap::new(),
-        }
-    }
-}
-
 impl ParsedFields<'_> {
     fn into_record(self) -> StoredRecord {
         let content = self
@@ -457,7 +440,7 @@ impl ParsedFields<'_> {
             sync_time: self.sync_time,
             message_ids: self.message_ids,
             hash_before: self.hash_before,
-            content: content.unwrap_or(StoredContent::Other),
+            content: content.unwrap_or_default(),
             blobs: self.blobs,
         }
     }

@@ -5,7 +5,7 @@ use std::io::{self, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::Durability;
-use super::blobs::{HashingWriter, sha256, sha256_hex, sha256_of_file};
+use super::blobs::{HashingWriter, sha256_of_file};
 use super::error::{IoContext, Result};
 use super::folder;
 use crate::types::{CallId, Sha256Digest};
@@ -34,7 +34,7 @@ impl SessionOutputs {
     /// Fails on an I/O error.
     pub fn store(&self, call: &CallId, text: &str) -> Result<Sha256Digest> {
         folder::create_durable(&self.folder, self.durability)?;
-        let digest = sha256(text.as_bytes());
+        let digest = Sha256Digest::of(text.as_bytes());
         let path = self.path(call, digest);
         let other = self.find(call).filter(|other| *other != path);
         replace_file(&path, text.as_bytes(), self.durability).io_context("write", &path)?;
@@ -113,15 +113,15 @@ impl SessionOutputs {
     /// Returns the file for a call's output. The id of a call is text from the model, so it is hashed for the name. The
     /// name also contains the digest of the content, so that a partial file after a power cut is detected.
     fn path(&self, call: &CallId, content: Sha256Digest) -> PathBuf {
-        let call = sha256_hex(call.as_str().as_bytes());
+        let call = Sha256Digest::of(call.as_str().as_bytes());
         self.folder.join(format!("{call}.{content}"))
     }
 
     /// Returns the stored file of a call's output. Older releases named it by the call alone.
     fn find(&self, call: &CallId) -> Option<PathBuf> {
-        let call = sha256_hex(call.as_str().as_bytes());
+        let call = Sha256Digest::of(call.as_str().as_bytes());
         let mut names = folder::read_dir(&self.folder).ok()?.flatten().map(|entry| entry.path());
-        names.find(|path| path.file_stem().is_some_and(|name| *name == *call))
+        names.find(|path| path.file_stem().is_some_and(|name| *name == *call.to_string()))
     }
 
     /// Copies all outputs of another session.

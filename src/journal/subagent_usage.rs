@@ -28,7 +28,8 @@ pub(super) fn record_unreported(
         let line = journal.record_line(at, RecordBody::Event(&event));
         journal.write_line(&line.with_fingerprint(fingerprint))?;
         journal.sync_file()?;
-        (history, _) = history.apply(&StoredRecord::of(seq, at, StoredContent::Event(event)));
+        let content = StoredContent::Event(event);
+        (history, _) = history.apply(&StoredRecord { seq, at, content, ..StoredRecord::default() });
     }
     Ok(history)
 }

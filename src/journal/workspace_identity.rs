@@ -2,16 +2,18 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::error::{IoContext, JournalError, Result};
 use crate::types::hex;
+use crate::workspace::open_input;
+use crate::workspace::worktree::named_folder;
 
 /// The identity of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,19 +121,14 @@ impl GitHead {
     /// Reads the head without git, whose configuration can run programs.
     fn of(root: &Path) -> Option<Self> {
         let git = root.ancestors().map(|folder| folder.join(".git")).find(|git| git.exists())?;
-        let git = if git.is_dir() {
-            git
-        } else {
-            let text = read_small_file(&git).ok()?;
-            git.parent()?.join(text.trim_end().strip_prefix("gitdir: ")?)
-        };
+        let git = if git.is_dir() { git } else { named_folder(&git, "gitdir: ")? };
         let head = read_small_file(&git.join("HEAD")).ok()?;
         let Some(name) = head.trim_end().strip_prefix("ref: ") else {
             return Some(Self { branch: None, commit: parse_commit(&head) });
         };
         let branch = name.strip_prefix("refs/heads/").filter(|name| is_branch_name(name))?;
-        let common = read_small_file(&git.join("commondir")).map(|text| git.join(text.trim_end()));
-        let folders = [Some(git), common.ok()];
+        let common = named_folder(&git.join("commondir"), "");
+        let folders = [Some(git), common];
         let loose = folders.iter().flatten().find_map(|folder| {
             read_small_file(&folder.join(name)).ok().and_then(|text| parse_commit(&text))
         });
@@ -161,13 +158,8 @@ fn parse_commit(text: &str) -> Option<String> {
 
 /// Reads a small regular file. A pipe in its place does not block.
 fn read_small_file(path: &Path) -> io::Result<String> {
-    let flags = rustix::fs::OFlags::NONBLOCK.bits();
-    let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("is not a regular file"));
-    }
     let mut text = String::new();
-    file.take(MAX_GIT_FILE_BYTES).read_to_string(&mut text)?;
+    open_input(path)?.take(MAX_GIT_FILE_BYTES).read_to_string(&mut text)?;
     Ok(text)
 }
 

@@ -20,7 +20,7 @@ use super::provider::Provider;
 use super::request_settings::RequestSettings;
 use super::scripted::{Script, ScriptPosition, ScriptedModel};
 use super::vertex::{self, FILE_VARIABLE, ServiceAccount};
-use super::wire::{Cloud, EffortSetting, StreamFraming, Wire, WireSetup};
+use super::wire::{Cloud, StreamFraming, Wire, WireSetup};
 use crate::net::{
     Endpoint, EndpointError, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions,
     HttpTimeouts, NetError, Secret, SecretError, Secrets, header,
@@ -358,7 +358,8 @@ fn build_target(
         output_field: settings.output_field,
         takes_images: table.lookup(model).is_some_and(ModelInfo::takes_images),
         options: Arc::clone(&settings.options),
-        effort: effort_setting(model, settings, table)?,
+        effort: settings.effort,
+        effort_word: effort_word(model, settings, table)?,
     };
     let url = url.unwrap_or_else(|| endpoint.join(&(provider.format.path)(&setup)));
     let request_settings = RequestSettings::new(&setup).to_json();
@@ -459,20 +460,15 @@ fn accepted_type(is_streaming: bool, framing: StreamFraming) -> &'static str {
     }
 }
 
-/// Returns the effort for a model.
-fn effort_setting(
+/// Returns the provider's word for the effort; `None` without an effort, or if the model table does not have the word.
+fn effort_word(
     model: &ModelSpec,
     settings: &ModelConnectionSettings,
     table: &ModelTable,
-) -> Result<Option<EffortSetting>, ConnectError> {
-    let Some(effort) = settings.effort else { return Ok(None) };
-    let word = match table.lookup(model) {
-        Some(info) => info
-            .effort_word(effort)
-            .map_err(|cause| ConnectError::NoEffort { model: model.to_string(), cause })?,
-        None => None,
-    };
-    Ok(Some(EffortSetting { effort, word: word.map(str::to_owned) }))
+) -> Result<Option<String>, ConnectError> {
+    let Some((effort, info)) = settings.effort.zip(table.lookup(model)) else { return Ok(None) };
+    let unsupported = |cause| ConnectError::NoEffort { model: model.to_string(), cause };
+    Ok(info.effort_word(effort).map_err(unsupported)?.map(str::to_owned))
 }
 
 /// Returns whether a base URL has the same scheme, host and port as another one, by default the provider's. An invalid

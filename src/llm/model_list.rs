@@ -1,12 +1,11 @@
 //! The models that are available with a key, as listed by the provider.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::exchange::RequestTarget;
-use super::fault::{classify_response, network_fault, readable};
+use super::fault::{classify_response, network_fault};
 use crate::net::{HeaderMap, HttpRequest, Method, RequestBody, mask_address};
 use crate::port::CancellationToken;
 use crate::types::{Fault, FaultKind};
@@ -28,27 +27,14 @@ pub(super) fn request_list(
     target: &RequestTarget,
     cancel: &CancellationToken,
 ) -> Result<BTreeSet<String>, Fault> {
-    request_body(target, cancel).and_then(|body| parse_list(&body)).map_err(|fault| {
-        let masker = match &target.signer {
-            Some(signer) => target.masker.join(&signer.secrets()),
-            None => target.masker.clone(),
-        };
-        let mut message = readable(&masker.mask_all(&fault.message));
-        if let (FaultKind::Auth, Some(key)) = (fault.kind, &target.key_source) {
-            message.push_str(&key.hint());
-        }
-        Fault { message: message.into(), ..fault }
-    })
+    let list = request_body(target, cancel).and_then(|body| parse_list(&body));
+    list.map_err(|fault| target.describe(fault))
 }
 
 fn request_body(target: &RequestTarget, cancel: &CancellationToken) -> Result<Vec<u8>, Fault> {
     let (url, headers) = (target.url.clone(), target.headers.clone());
     let request = HttpRequest { method: Method::GET, url, headers, body: RequestBody::new() };
-    let request = match &target.signer {
-        Some(signer) => Cow::Owned(signer.sign(&request, cancel)?),
-        None => Cow::Borrowed(&request),
-    };
-    let response = target.transport.send(&request, cancel);
+    let response = target.transport.send(&*target.sign(&request, cancel)?, cancel);
     let mut response = response.map_err(|error| network_fault(&error, 1))?;
     let (mut body, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
     loop {

@@ -4,44 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use thiserror::Error;
 
 use super::exchange::{HttpTransport, IncomingResponse, RequestTarget, WireModel};
 use super::provider::Provider;
-use super::wire::{EffortSetting, WireSetup};
+use super::wire::WireSetup;
 use crate::net::{HeaderMap, HttpRequest, NetError, Secrets};
 use crate::port::{CancellationToken, Model};
-use crate::types::{Effort, OutputField, Tokens};
 
 /// The version of the encoding. It is increased when the encoding of a request changes.
 const ENCODING: u32 = 1;
 
 /// The settings of the requests to a model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(super) struct RequestSettings {
     encoding: u32,
-    /// `provider/model`.
-    model: Arc<str>,
-    host: String,
-    #[serde(rename = "stream")]
-    is_streaming: bool,
-    #[serde(rename = "cache")]
-    uses_cache: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    cache_key: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    max_output: Option<Tokens>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    output_field: Option<OutputField>,
-    #[serde(rename = "images")]
-    takes_images: bool,
-    #[serde(default, skip_serializing_if = "is_empty")]
-    options: Arc<Map<String, Value>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    effort: Option<Effort>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    effort_word: Option<String>,
+    #[serde(flatten)]
+    setup: WireSetup,
 }
 
 /// The reason why requests can't be encoded again.
@@ -55,27 +35,9 @@ pub enum RequestSettingsError {
     OtherEncoding,
 }
 
-fn is_empty(options: &Map<String, Value>) -> bool {
-    options.is_empty()
-}
-
 impl RequestSettings {
     pub(super) fn new(setup: &WireSetup) -> Self {
-        let WireSetup { id, host, .. } = setup;
-        Self {
-            encoding: ENCODING,
-            model: Arc::clone(id),
-            host: host.clone(),
-            is_streaming: setup.is_streaming,
-            uses_cache: setup.uses_cache,
-            cache_key: setup.cache_key.clone(),
-            max_output: setup.max_output,
-            output_field: setup.output_field,
-            takes_images: setup.takes_images,
-            options: Arc::clone(&setup.options),
-            effort: setup.effort.as_ref().map(|setting| setting.effort),
-            effort_word: setup.effort.as_ref().and_then(|setting| setting.word.clone()),
-        }
+        Self { encoding: ENCODING, setup: setup.clone() }
     }
 
     pub(super) fn to_json(&self) -> Value {
@@ -84,25 +46,10 @@ impl RequestSettings {
 
     /// Returns the setup; `None` if this release does not know the provider.
     fn setup(self) -> Option<(&'static Provider, WireSetup)> {
-        let (provider, model) = self.model.split_once('/')?;
-        let provider = Provider::from_name(provider)?;
-        let word = self.effort_word;
-        let setup = WireSetup {
-            provider: provider.name(),
-            cloud: provider.cloud,
-            host: self.host,
-            model: model.to_owned(),
-            is_streaming: self.is_streaming,
-            uses_cache: self.uses_cache,
-            cache_key: self.cache_key,
-            max_output: self.max_output,
-            output_field: self.output_field,
-            takes_images: self.takes_images,
-            options: self.options,
-            effort: self.effort.map(|effort| EffortSetting { effort, word }),
-            id: self.model,
-        };
-        Some((provider, setup))
+        let (provider, model) = self.setup.id.split_once('/')?;
+        let (provider, model) = (Provider::from_name(provider)?, model.to_owned());
+        let (name, cloud) = (provider.name(), provider.cloud);
+        Some((provider, WireSetup { provider: name, cloud, model, ..self.setup }))
     }
 }
 
@@ -145,6 +92,7 @@ impl HttpTransport for NoTransport {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Map;
     use sha2::{Digest as _, Sha256};
 
     use super::*;
@@ -152,7 +100,10 @@ mod tests {
         EMPTY_FRAME, encode_request, grep_tool, items_with_images, setup, tool_exchange, wires,
     };
     use crate::llm::wire::{RequestFrame, ToolChoice};
-    use crate::types::{ConversationItem, MessageOrigin, ReplyPart, ToolCall, ToolStatus, hex};
+    use crate::types::{
+        ConversationItem, Effort, MessageOrigin, OutputField, ReplyPart, Tokens, ToolCall,
+        ToolStatus, hex,
+    };
 
     /// Journals of earlier releases are verified with the encoding of this release. If the digest changes, increase
     /// [`ENCODING`], so that requests with another encoding are not compared.
@@ -184,17 +135,18 @@ mod tests {
     #[test]
     fn settings_are_read_back_as_they_were_stored() {
         let options = Arc::new(Map::from_iter([("seed".to_owned(), Value::from(7))]));
-        let effort = Some(EffortSetting { effort: Effort::High, word: Some("much".to_owned()) });
+        let (effort, effort_word) = (Some(Effort::High), Some("much".to_owned()));
         let output_field = Some(OutputField::MaxCompletionTokens);
         let host = "h".to_owned();
-        let all = WireSetup { host, output_field, options, effort, ..setup("gemini/a/b") };
+        let all =
+            WireSetup { host, output_field, options, effort, effort_word, ..setup("gemini/a/b") };
         for setup in [setup("openai/m"), all] {
-            let settings = RequestSettings::new(&setup);
-            let read = RequestSettings::deserialize(&settings.to_json()).unwrap();
-            assert_eq!(read, settings);
+            let settings = RequestSettings::new(&setup).to_json();
+            let read = RequestSettings::deserialize(&settings).unwrap();
+            assert_eq!(read.to_json(), settings);
             let (provider, read) = read.setup().unwrap();
             assert_eq!(format!("{}/{}", provider.name(), read.model), *setup.id);
-            assert_eq!(RequestSettings::new(&read), settings);
+            assert_eq!(RequestSettings::new(&read).to_json(), settings);
         }
     }
 

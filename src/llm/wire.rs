@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::decode::{DecodedReply, DeltaBuffer, TextField};
@@ -58,55 +58,64 @@ pub(super) enum StreamFraming {
     Amazon,
 }
 
-/// The parameters of a wire.
-#[derive(Clone, Debug, Default)]
+/// The parameters of a wire. A journal stores them, but for those that follow from the id.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct WireSetup {
     /// `provider/model`, which identifies blocks that only this model can read.
+    #[serde(rename = "model")]
     pub(super) id: Arc<str>,
     /// The name of the provider.
+    #[serde(skip)]
     pub(super) provider: &'static str,
     /// The cloud that serves the model in place of its maker.
+    #[serde(skip)]
     pub(super) cloud: Option<Cloud>,
     /// The host that serves the model.
     pub(super) host: String,
+    #[serde(skip)]
     pub(super) model: String,
+    #[serde(rename = "stream")]
     pub(super) is_streaming: bool,
     /// Whether to use the provider's prompt cache.
+    #[serde(rename = "cache")]
     pub(super) uses_cache: bool,
     /// A text that identifies the requests of one session in the provider's cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cache_key: Option<String>,
     /// The output limit of the model; `None` if the model table does not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) max_output: Option<Tokens>,
     /// The field for the output limit with Chat Completions; `None` for the server's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) output_field: Option<OutputField>,
     /// Whether the model accepts images.
+    #[serde(rename = "images")]
     pub(super) takes_images: bool,
     /// Additional fields for the body of each request.
+    #[serde(default, skip_serializing_if = "is_empty")]
     pub(super) options: Arc<Map<String, Value>>,
     /// The reasoning effort.
-    pub(super) effort: Option<EffortSetting>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) effort: Option<Effort>,
+    /// The provider's word for the effort; `None` if the model table does not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) effort_word: Option<String>,
 }
 
-/// The reasoning effort of a model.
-#[derive(Clone, Debug)]
-pub(super) struct EffortSetting {
-    pub(super) effort: Effort,
-    /// The provider's word; `None` if the model table does not have it.
-    pub(super) word: Option<String>,
+fn is_empty(options: &Map<String, Value>) -> bool {
+    options.is_empty()
 }
 
-impl EffortSetting {
-    /// Returns the provider's word; `highest` for the highest effort of a model with unknown efforts.
-    pub(super) fn word<'a>(&'a self, highest: &'a str) -> &'a str {
-        match (&self.word, self.effort) {
+impl WireSetup {
+    /// Returns the provider's word for the effort; `highest` for the highest one of a model with unknown efforts.
+    pub(super) fn word_of<'a>(&'a self, effort: Effort, highest: &'a str) -> &'a str {
+        match (&self.effort_word, effort) {
             (Some(word), _) => word,
             (None, Effort::Max) => highest,
             (None, effort) => effort.as_str(),
         }
     }
-}
 
-impl WireSetup {
     /// Adds the user's fields to the body of a request.
     pub(super) fn add_options(&self, body: &mut Value) {
         if let Value::Object(body) = body {

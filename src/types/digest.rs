@@ -101,6 +101,15 @@ pub struct Sha256Digest(pub [u8; 32]);
 #[error("a SHA-256 digest has 64 hexadecimal digits")]
 pub struct InvalidDigest;
 
+impl Sha256Digest {
+    /// Returns the digest of a content.
+    #[cfg(feature = "cli")]
+    pub(crate) fn of(content: &[u8]) -> Self {
+        use sha2::Digest as _;
+        Self(sha2::Sha256::digest(content).into())
+    }
+}
+
 impl fmt::Display for Sha256Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex(&self.0))

@@ -28,14 +28,13 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
-use sha2::{Digest, Sha256};
 
 use super::error::FileError;
 use super::open_folder::{remove_unneeded, twice};
 use super::path::RelPath;
 use super::root::WorkspaceRoot;
 use crate::port;
-use crate::types::hex;
+use crate::types::Sha256Digest;
 
 /// The change of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -413,7 +412,7 @@ fn set_mode(file: &File, mode: u32) -> io::Result<()> {
 
 /// Returns the SHA-256 digest of a content, in hexadecimal.
 pub fn sha256(content: &[u8]) -> Arc<str> {
-    hex(&Sha256::digest(content)).into()
+    Sha256Digest::of(content).to_string().into()
 }
 
 #[cfg(test)]

@@ -22,13 +22,13 @@ use crate::journal::{
 };
 use crate::port::CancellationToken;
 use crate::types::{
-    CheckpointKind, CheckpointOutcome, CheckpointRecord, RecordedState, RunActivity,
+    CheckpointKind, CheckpointOutcome, CheckpointRecord, RecordedState, RunActivity, Sha256Digest,
 };
 use crate::workspace::WorkspaceRoot;
 use crate::workspace::checkpoint::{
-    ChangePatch, CheckpointError, ContentHash, ForeignChanges, PathChange, PathState,
-    PendingRestore, RestoreLog, RestorePlan, Restorer, SkipReason, SkippedEntry, StatCache,
-    WorkspaceScanner, copy_beside, remove_leftovers,
+    ChangePatch, CheckpointError, ForeignChanges, PathChange, PathState, PendingRestore,
+    RestoreLog, RestorePlan, Restorer, SkipReason, SkippedEntry, StatCache, WorkspaceScanner,
+    copy_beside, remove_leftovers,
 };
 
 /// A reason why a state is not restored.
@@ -388,7 +388,7 @@ fn restored_record(
 ) -> Result<CheckpointRecord, CheckpointError> {
     let mut state = recorder.record(&CancellationToken::new())?;
     let present = tree_of(&state)?;
-    if let Some(result) = ContentHash::parse(&pending.to) {
+    if let Ok(result) = pending.to.parse() {
         let tree = recorder.store.without_foreign(&present, &result, copies)?;
         if tree != present {
             recorder.lengths = recorder.store.commit()?;
@@ -405,9 +405,9 @@ fn restored_record(
     })
 }
 
-fn tree_of(state: &RecordedState) -> Result<ContentHash, CheckpointError> {
-    let damaged = || CheckpointError::Damaged("the digest of a tree is invalid".to_owned());
-    ContentHash::parse(&state.tree).ok_or_else(damaged)
+fn tree_of(state: &RecordedState) -> Result<Sha256Digest, CheckpointError> {
+    let damaged = |_| CheckpointError::Damaged("the digest of a tree is invalid".to_owned());
+    state.tree.parse().map_err(damaged)
 }
 
 /// A restore that was interrupted by a kill and is now complete.
@@ -455,10 +455,9 @@ pub fn complete_pending_restore(
     scanner.leave_out(output_files(config, env));
     let mut recorder =
         StateRecorder { scanner, store: contents, lengths: pending.contents.clone() };
-    let parse = |tree: &str| {
-        ContentHash::parse(tree).ok_or_else(|| interrupted("its log is damaged".to_owned()))
-    };
-    let (from, to) = (parse(&pending.from)?, parse(&pending.to)?);
+    let damaged = |_| interrupted("its log is damaged".to_owned());
+    let from = pending.from.parse().map_err(damaged)?;
+    let to = pending.to.parse().map_err(damaged)?;
     let StateRecorder { scanner, store: contents, .. } = &mut recorder;
     let mut restorer = Restorer::new(scanner, contents, store.durability(), &pending.staging);
     let left = restorer.complete(&from, &to)?;

@@ -12,12 +12,11 @@ use crate::app::sandbox::OWN_FOLDERS;
 use crate::config::Config;
 use crate::journal::{JournalError, SessionHistory, SessionId, SessionStore, StoredCheckpoint};
 use crate::port::{CancellationToken, lock};
-use crate::types::{CheckpointKind, Durability};
+use crate::types::{CheckpointKind, Durability, Sha256Digest};
 use crate::workspace::WorkspaceRoot;
 use crate::workspace::checkpoint::{
-    AuthoredChange, ChangeAuthor, ChangeInterval, ChangePatch, CheckpointError, ContentHash,
-    ContentStore, ForeignChanges, PathState, PendingRestore, Restorer, ScanOptions,
-    WorkspaceScanner,
+    AuthoredChange, ChangeAuthor, ChangeInterval, ChangePatch, CheckpointError, ContentStore,
+    ForeignChanges, PathState, PendingRestore, Restorer, ScanOptions, WorkspaceScanner,
 };
 use crate::workspace::worktree::FileWriter;
 
@@ -176,7 +175,7 @@ pub(in crate::app) fn verify_checkpoints(
 /// The files of a session's workspace at an earlier time.
 pub struct RecordedWorkspace {
     contents: ContentStore,
-    tree: ContentHash,
+    tree: Sha256Digest,
     options: ScanOptions,
     /// The paths that were not restored, with the reasons.
     left_out: Mutex<BTreeMap<PathBuf, String>>,

@@ -5,16 +5,18 @@ use std::sync::Arc;
 use super::{UndoError, UndoTarget};
 use crate::app::error::AppError;
 use crate::journal::{AuthorizedEdit, SessionHistory, StoredCheckpoint};
-use crate::types::{CheckpointKind, CheckpointOutcome, CheckpointRecord, RunActivity};
+use crate::types::{
+    CheckpointKind, CheckpointOutcome, CheckpointRecord, RunActivity, Sha256Digest,
+};
 use crate::workspace::checkpoint::{
-    AuthoredChange, ChangeAuthor, ChangeInterval, ContentHash, ContentStore, ToolEdit,
+    AuthoredChange, ChangeAuthor, ChangeInterval, ContentStore, ToolEdit,
 };
 
 /// The recorded states of a session.
 pub(super) struct StateList<'a> {
     history: &'a SessionHistory,
     /// The recorded states, with their trees.
-    pub(super) states: Vec<(&'a StoredCheckpoint, ContentHash)>,
+    pub(super) states: Vec<(&'a StoredCheckpoint, Sha256Digest)>,
 }
 
 impl<'a> StateList<'a> {
@@ -22,7 +24,7 @@ impl<'a> StateList<'a> {
         // The contents of an imported session are not part of the import.
         let imported = history.header.imported_up_to;
         let states = history.checkpoints.iter().filter_map(|found| {
-            let tree = ContentHash::parse(&found.record.state()?.tree)?;
+            let tree = found.record.state()?.tree.parse().ok()?;
             imported.is_none_or(|last| found.seq > last).then_some((found, tree))
         });
         let mut states: Vec<_> = states.collect();
@@ -53,7 +55,7 @@ impl<'a> StateList<'a> {
     /// Returns the intervals from each state to the next one or to `now`.
     fn intervals(
         &self,
-        now: Option<ContentHash>,
+        now: Option<Sha256Digest>,
     ) -> impl Iterator<Item = (ChangeInterval, &'a StoredCheckpoint)> {
         let next = self.states.iter().skip(1).map(|(next, tree)| (Some(*next), *tree));
         let pairs = self.states.iter().zip(next.chain(now.map(|now| (None, now))));
@@ -192,7 +194,7 @@ impl<'a> StateList<'a> {
     pub(super) fn resolve(
         &self,
         target: UndoTarget,
-        now: ContentHash,
+        now: Sha256Digest,
         contents: &ContentStore,
     ) -> Result<Option<Vec<ChangeInterval>>, AppError> {
         let mut intervals: Vec<_> = self.intervals(Some(now)).map(|(found, _)| found).collect();
@@ -239,7 +241,7 @@ fn edits_between(
     };
     let mut between: Vec<&AuthorizedEdit> = edits.iter().filter(is_between).collect();
     between.sort_by_key(|edit| edit.completed.map_or(edit.authorized, |(seq, _)| seq));
-    let hash = |digest: &Option<Arc<str>>| digest.as_deref().and_then(ContentHash::parse);
+    let hash = |digest: &Option<Arc<str>>| digest.as_deref()?.parse().ok();
     let files = between.into_iter().flat_map(|edit| {
         let is_made = edit.completed.is_some_and(|(_, is_made)| is_made);
         edit.files.iter().map(move |file| ToolEdit {
@@ -328,7 +330,7 @@ mod tests {
             self.seq += 1;
             let (files, bytes, left_out) = (0, 0, 0);
             let contents = std::collections::BTreeMap::new();
-            let tree = ContentHash::of(b"").to_string().into();
+            let tree = Sha256Digest::of(b"").to_string().into();
             let state = RecordedState { tree, files, bytes, left_out, contents };
             let outcome = CheckpointOutcome::Recorded(state);
             let (step, since, target) = (self.step, RunActivity::Edits, None);
@@ -351,7 +353,7 @@ mod tests {
                 Action::Authorize(file) => {
                     self.open.push(self.edits.len());
                     let number = self.edits.len().to_string();
-                    let digest = ContentHash::of(number.as_bytes()).to_string();
+                    let digest = Sha256Digest::of(number.as_bytes()).to_string();
                     let path = file.to_string().into();
                     let (before, after) = (None, Some(digest.into()));
                     let files = [FileDigests { path, before, after }].into();

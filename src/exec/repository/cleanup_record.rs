@@ -34,8 +34,7 @@ const RECORD_FOLDER: &str = "repositories";
 /// The record of a run, used if the run is killed.
 #[derive(Serialize, Deserialize)]
 pub(super) struct CleanupRecord {
-    #[serde(with = "stored_path")]
-    pub(super) roots: Vec<(PathBuf, FolderRole, Vec<PathBuf>, GitItems)>,
+    pub(super) roots: Vec<RecordedRoot>,
     /// Paths that commands cannot change.
     #[serde(with = "stored_path")]
     pub(super) mounted: Vec<PathBuf>,
@@ -56,6 +55,15 @@ pub(super) struct CleanupRecord {
     #[serde(default)]
     pub(super) depths: Vec<ScanDepth>,
 }
+
+/// A folder that commands can write: its path, its role, the paths that are compared exactly, and the original items.
+#[derive(Serialize, Deserialize)]
+pub(super) struct RecordedRoot(
+    #[serde(with = "stored_path")] pub(super) PathBuf,
+    pub(super) FolderRole,
+    #[serde(with = "stored_path")] pub(super) Vec<PathBuf>,
+    #[serde(with = "stored_path")] pub(super) GitItems,
+);
 
 /// The time for which a record is kept if its folders are missing: their disk may be mounted again.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -103,7 +111,7 @@ impl CleanupRecord {
             depths: Vec::new(),
         };
         let mut notices = Vec::new();
-        for (path, place, exact, before) in roots {
+        for RecordedRoot(path, place, exact, before) in roots {
             let (targets, depth) = (targets.next(), depths.next());
             let dir = match open(&path) {
                 Ok(dir) => dir,
@@ -115,7 +123,7 @@ impl CleanupRecord {
                             path.display()
                         ));
                     }
-                    left.roots.push((path, place, exact, before));
+                    left.roots.push(RecordedRoot(path, place, exact, before));
                     left.targets.extend(targets);
                     left.depths.extend(depth);
                     continue;
@@ -295,8 +303,8 @@ mod tests {
     fn a_record_stays_until_each_of_its_folders_was_cleaned() {
         let temp = tempfile::tempdir().unwrap();
         let path = |name: &str| temp.path().canonicalize().unwrap().join(name);
-        let roots =
-            ["a", "b"].map(|name| (path(name), FolderRole::WorkTree, vec![], GitItems::new()));
+        let roots = ["a", "b"]
+            .map(|name| RecordedRoot(path(name), FolderRole::WorkTree, vec![], GitItems::new()));
         let record = CleanupRecord {
             roots: roots.into(),
             mounted: Vec::new(),

@@ -33,9 +33,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
-use self::cleanup_record::CleanupRecord;
 #[cfg(target_os = "linux")]
 pub(super) use self::cleanup_record::DeferredCleanup;
+use self::cleanup_record::{CleanupRecord, RecordedRoot};
 pub use self::cleanup_record::{finish_interrupted, new_record_path};
 use self::config_merge::{merge_config, replace_file};
 pub use self::followed::{UserGitConfig, followed_by_git, link_targets_within, with_link_targets};
@@ -344,7 +344,7 @@ impl RepositoryGuard {
         let roots = lock(&self.roots);
         let root = |watched: &WatchedRoot| {
             let WatchedRoot { root, place, exact, before, .. } = watched;
-            (root.path.clone(), *place, exact.clone(), before.clone())
+            RecordedRoot(root.path.clone(), *place, exact.clone(), before.clone())
         };
         CleanupRecord {
             roots: roots.iter().map(root).collect(),

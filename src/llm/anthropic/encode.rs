@@ -64,15 +64,15 @@ impl Encode for Anthropic {
                 head["anthropic_beta"] = json!([thought_binding::BETA_HEADER.1]);
             }
         }
-        match &setup.effort {
-            Some(setting) if setting.effort == Effort::None => {
+        match setup.effort {
+            Some(Effort::None) => {
                 head["thinking"] = json!({"type": "disabled"});
             }
-            Some(setting) if thought_binding::thinks_adaptively(&setup.model) => {
+            Some(effort) if thought_binding::thinks_adaptively(&setup.model) => {
                 if head.get("thinking").is_none() {
                     head["thinking"] = json!({"type": "adaptive"});
                 }
-                head["output_config"] = json!({"effort": setting.word("max")});
+                head["output_config"] = json!({"effort": setup.word_of(effort, "max")});
             }
             // The number of tokens depends on the output limit, which is encoded later.
             Some(_) | None => {}
@@ -213,11 +213,11 @@ impl Anthropic {
     /// output limit; `None` if that leaves too few.
     fn thinking_budget(&self, limit: Tokens) -> Option<u64> {
         let Self(setup) = self;
-        let setting = setup.effort.as_ref()?;
+        let effort = setup.effort?;
         if thought_binding::thinks_adaptively(&setup.model) {
             return None;
         }
-        let wanted = match setting.effort {
+        let wanted = match effort {
             Effort::None => return None,
             Effort::Low => 4_096,
             Effort::Medium => 10_000,
@@ -266,7 +266,7 @@ fn is_thinking(part: &ReplyPart) -> bool {
 mod tests {
     use super::*;
     use crate::llm::tests::fixtures::{self, EMPTY_FRAME, opaque_part, reply_of};
-    use crate::llm::wire::{EffortSetting, Wire as _, WireSetup};
+    use crate::llm::wire::{Wire as _, WireSetup};
     use crate::types::{MessageOrigin, ToolStatus};
 
     fn wire(uses_cache: bool) -> Anthropic {
@@ -393,7 +393,7 @@ mod tests {
         let answer = ConversationItem::Assistant(reply_of(vec![ReplyPart::Text("a".into())]));
         let thinks = |model: &str, items: &[&ConversationItem]| {
             let Anthropic(setup) = wire(false);
-            let effort = Some(EffortSetting { effort: Effort::High, word: None });
+            let effort = Some(Effort::High);
             let wire = Anthropic(WireSetup { effort, model: model.to_owned(), ..setup });
             let items: Vec<_> = items.iter().map(|item| (*item).clone()).collect();
             let request: Value = serde_json::from_str(&text(&wire, &EMPTY_FRAME, &items)).unwrap();

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, utf8_percent_encode};
+use ring::hmac;
 use sha2::{Digest as _, Sha256};
 
 use super::credentials::Credentials;
@@ -17,9 +18,6 @@ pub(super) struct SigningScope<'a> {
     pub(super) service: &'a str,
     pub(super) at: Timestamp,
 }
-
-/// The length of a block of SHA-256.
-const BLOCK_LENGTH: usize = 64;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
@@ -65,10 +63,11 @@ pub(super) fn sign(
     let area = format!("{date}/{region}/{service}/aws4_request");
     let text = format!("{ALGORITHM}\n{time}\n{area}\n{}", hex(&Sha256::digest(&canonical)));
     let secret = format!("AWS4{}", credentials.secret_access_key.expose());
-    let key = [&*date, region, service, "aws4_request"]
-        .iter()
-        .fold(secret.into_bytes(), |key, part| hmac(&key, part.as_bytes()).to_vec());
-    let signature = hex(&hmac(&key, text.as_bytes()));
+    let key =
+        [&*date, region, service, "aws4_request"].iter().fold(secret.into_bytes(), |key, part| {
+            authentication_code(&key, part.as_bytes()).as_ref().to_vec()
+        });
+    let signature = hex(authentication_code(&key, text.as_bytes()).as_ref());
     let id = &credentials.access_key_id;
     let authorization =
         format!("{ALGORITHM} Credential={id}/{area}, SignedHeaders={names}, Signature={signature}");
@@ -99,20 +98,8 @@ fn canonical_query(query: &str) -> String {
 }
 
 /// Returns the authentication code of a text (RFC 2104).
-fn hmac(key: &[u8], text: &[u8]) -> [u8; 32] {
-    let mut block = [0; BLOCK_LENGTH];
-    if key.len() > BLOCK_LENGTH {
-        block[..32].copy_from_slice(&Sha256::digest(key));
-    } else {
-        block[..key.len()].copy_from_slice(key);
-    }
-    let digest = |pad: u8, text: &[u8]| {
-        let mut hasher = Sha256::new();
-        hasher.update(block.map(|byte| byte ^ pad));
-        hasher.update(text);
-        hasher.finalize()
-    };
-    digest(0x5c, &digest(0x36, text)).into()
+fn authentication_code(key: &[u8], text: &[u8]) -> hmac::Tag {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text)
 }
 
 #[cfg(test)]
@@ -234,12 +221,12 @@ mod tests {
     #[test]
     fn published_authentication_codes_are_equal() {
         assert_eq!(
-            hex(&hmac(b"Jefe", b"what do ya want for nothing?")),
+            hex(authentication_code(b"Jefe", b"what do ya want for nothing?").as_ref()),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
         );
         let text = b"Test Using Larger Than Block-Size Key - Hash Key First";
         assert_eq!(
-            hex(&hmac(&[0xaa; 131], text)),
+            hex(authentication_code(&[0xaa; 131], text).as_ref()),
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
         );
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::net::{HeaderMap, NetError};
+use crate::types::hex;
 
 /// The version of the format.
 pub(super) const FORMAT_VERSION: u32 = 1;
@@ -85,10 +86,7 @@ impl ChunkRecord {
     pub(super) fn new(n: usize, bytes: Vec<u8>) -> Self {
         match String::from_utf8(bytes) {
             Ok(text) => Self { n, text: Some(text), hex: None },
-            Err(error) => {
-                let digits = error.as_bytes().iter().flat_map(|byte| [byte >> 4, byte & 15]);
-                Self { n, text: None, hex: Some(digits.map(hex_digit).collect()) }
-            }
+            Err(error) => Self { n, text: None, hex: Some(hex(error.as_bytes())) },
         }
     }
 
@@ -103,10 +101,6 @@ impl ChunkRecord {
             _ => None,
         }
     }
-}
-
-fn hex_digit(half: u8) -> char {
-    char::from_digit(half.into(), 16).unwrap_or('0')
 }
 
 /// Returns the headers of a request, without secret ones.

@@ -18,7 +18,7 @@ use crate::llm::wire::{
 };
 use crate::net::event_stream::{EventStreamError, EventStreamParser};
 use crate::net::sse::{SseError, SseParser};
-use crate::net::{HeaderMap, HttpRequest, Secrets, mask_address};
+use crate::net::{HeaderMap, HttpRequest, mask_address};
 use crate::port::{
     CancellationToken, EffectContext, EffectNotice, ModelCall, ReplyDelta, RequestDigest,
 };
@@ -77,13 +77,7 @@ impl ModelCall for PreparedModelCall {
         if let Some(text) = &self.warning {
             scope.notify(EffectNotice::Warning { text: text.as_str().into() });
         }
-        self.send_and_read(scope, sink).map_err(|fault| {
-            let mut message = fault::readable(&self.masker().mask_all(&fault.message));
-            if let (FaultKind::Auth, Some(key)) = (fault.kind, &self.target.key_source) {
-                message.push_str(&key.hint());
-            }
-            Fault { message: message.into(), ..fault }
-        })
+        self.send_and_read(scope, sink).map_err(|fault| self.target.describe(fault))
     }
 
     fn request_digest(&self) -> Option<RequestDigest> {
@@ -97,11 +91,7 @@ impl PreparedModelCall {
         scope: &EffectContext,
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<Reply> {
-        let signer = self.target.signer.as_ref();
-        let request = match signer {
-            Some(signer) => Cow::Owned(signer.sign(&self.request, &scope.cancel)?),
-            None => Cow::Borrowed(&self.request),
-        };
+        let request = self.target.sign(&self.request, &scope.cancel)?;
         let sent = self.target.transport.send(&request, &scope.cancel);
         let mut response = sent.map_err(|error| fault::network_fault(&error, self.attempt))?;
         if !(200..300).contains(&response.status) {
@@ -115,7 +105,7 @@ impl PreparedModelCall {
         }
         self.target.has_replaced_keys.store(false, Ordering::Relaxed);
         // From here on, the provider may charge for the request.
-        let masker = &self.masker();
+        let masker = &self.target.secrets();
         let mut deltas = DeltaBuffer::new(masker.clone());
         let reply = self.read_reply(response.body, &mut deltas, sink);
         // Text before an error is reported, too.
@@ -143,14 +133,6 @@ impl PreparedModelCall {
         signer.as_ref().is_some_and(|signer| {
             !has_replaced_keys.swap(true, Ordering::Relaxed) && signer.has_new_keys(cancel)
         })
-    }
-
-    /// Returns the keys in use.
-    fn masker(&self) -> Secrets {
-        match &self.target.signer {
-            Some(signer) => self.target.masker.join(&signer.secrets()),
-            None => self.target.masker.clone(),
-        }
     }
 
     /// Reads a response until its terminal event.
@@ -236,7 +218,7 @@ impl PreparedModelCall {
     }
 
     fn classify(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Fault {
-        fault::classify_response(status, headers, body, &self.target.url, &self.masker())
+        fault::classify_response(status, headers, body, &self.target.url, &self.target.secrets())
     }
 
     /// Returns a warning if the server counted far fewer tokens than the request must have.

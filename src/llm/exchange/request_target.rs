@@ -1,13 +1,17 @@
 //! The server of a model's requests, and the settings for sending them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
 
 use super::transport::{HttpTransport, RequestSigner};
-use crate::llm::wire::Wire;
-use crate::net::{HeaderMap, Secrets};
+use crate::llm::fault;
+use crate::llm::wire::{Result, Wire};
+use crate::net::{HeaderMap, HttpRequest, Secrets};
+use crate::port::CancellationToken;
+use crate::types::{Fault, FaultKind};
 
 /// The server of a model's requests, and the settings for sending them.
 pub(crate) struct RequestTarget {
@@ -43,6 +47,38 @@ pub(crate) enum KeySource {
     NoOwnKey(String),
     /// Requests are signed with keys from the described source.
     Signed(String),
+}
+
+impl RequestTarget {
+    /// Returns a request with its signature, if this target needs one.
+    pub(crate) fn sign<'a>(
+        &self,
+        request: &'a HttpRequest,
+        cancel: &CancellationToken,
+    ) -> Result<Cow<'a, HttpRequest>> {
+        match &self.signer {
+            Some(signer) => signer.sign(request, cancel).map(Cow::Owned),
+            None => Ok(Cow::Borrowed(request)),
+        }
+    }
+
+    /// Returns the keys in use.
+    pub(crate) fn secrets(&self) -> Secrets {
+        match &self.signer {
+            Some(signer) => self.masker.join(&signer.secrets()),
+            None => self.masker.clone(),
+        }
+    }
+
+    /// Returns a fault without secrets, and with a hint if the provider rejects the key.
+    pub(crate) fn describe(&self, mut fault: Fault) -> Fault {
+        let mut message = fault::readable(&self.secrets().mask_all(&fault.message));
+        if let (FaultKind::Auth, Some(key)) = (fault.kind, &self.key_source) {
+            message.push_str(&key.hint());
+        }
+        fault.message = message.into();
+        fault
+    }
 }
 
 impl KeySource {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Gemini;
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
-use crate::llm::wire::{EffortSetting, Encode, RequestFrame, merge_fields};
+use crate::llm::wire::{Encode, RequestFrame, merge_fields};
 use crate::types::{
     CallId, Effort, Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
 };
@@ -51,7 +51,7 @@ impl Encode for Gemini {
         if let Some(Tokens(limit)) = max_output {
             config["maxOutputTokens"] = limit.into();
         }
-        if let Some(effort) = &self.0.effort {
+        if let Some(effort) = self.0.effort {
             config["thinkingConfig"] = self.thinking_config(effort);
         }
         if let Some(schema) = frame.schema.filter(|_| self.has_schema_field(frame)) {
@@ -157,11 +157,11 @@ impl Encode for Gemini {
 
 impl Gemini {
     /// Returns the amount of thinking: a level, or a number of tokens before the third generation.
-    fn thinking_config(&self, setting: &EffortSetting) -> Value {
+    fn thinking_config(&self, effort: Effort) -> Value {
         if !self.is_before_third_generation() {
-            return json!({"thinkingLevel": setting.word("high")});
+            return json!({"thinkingLevel": self.0.word_of(effort, "high")});
         }
-        let budget = match setting.effort {
+        let budget = match effort {
             Effort::None => 0,
             Effort::Low => 1_024,
             Effort::Medium => 8_192,

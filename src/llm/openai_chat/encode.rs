@@ -47,14 +47,14 @@ impl Encode for Chat {
                 head["stream_options"] = json!({"include_usage": true});
             }
         }
-        if let Some(effort) = &setup.effort {
+        if let Some(effort) = setup.effort {
             match quirks.has_reasoning_object {
                 // The object knows no higher effort.
                 true => {
-                    let word = Some(effort.word("xhigh")).filter(|word| *word != "max");
+                    let word = Some(setup.word_of(effort, "xhigh")).filter(|word| *word != "max");
                     head["reasoning"] = json!({"effort": word.unwrap_or("xhigh")});
                 }
-                false => head["reasoning_effort"] = effort.word("high").into(),
+                false => head["reasoning_effort"] = setup.word_of(effort, "high").into(),
             }
         }
         if let Some(key) = setup.cache_key.as_deref().filter(|_| quirks.has_cache_key) {

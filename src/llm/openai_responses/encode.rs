@@ -22,8 +22,8 @@ impl Encode for Responses {
         if has_reasoning(&setup.model) {
             head["include"] = json!(["reasoning.encrypted_content"]);
         }
-        if let Some(effort) = &setup.effort {
-            head["reasoning"] = json!({"effort": effort.word("xhigh")});
+        if let Some(effort) = setup.effort {
+            head["reasoning"] = json!({"effort": setup.word_of(effort, "xhigh")});
         }
         if setup.is_streaming {
             head["stream"] = true.into();

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::fixtures::{EMPTY_FRAME, encode_request, setup};
 use crate::llm::Provider;
-use crate::llm::wire::{ApiFormat, EffortSetting, WireSetup};
+use crate::llm::wire::{ApiFormat, WireSetup};
 use crate::llm::{anthropic, gemini, openai_chat, openai_responses};
 use crate::types::{ConversationItem, Effort, MessageOrigin, OutputField, Tokens};
 
@@ -39,7 +39,7 @@ fn options_are_fields_of_the_body_of_every_format() {
 fn with_effort(format: &ApiFormat, id: &str, effort: Effort) -> Value {
     let (provider, model) = id.split_once('/').unwrap();
     let provider = Provider::from_name(provider).unwrap().name();
-    let effort = Some(EffortSetting { effort, word: None });
+    let effort = Some(effort);
     let setup = WireSetup { provider, model: model.to_owned(), effort, ..setup(id) };
     request(format, setup)
 }

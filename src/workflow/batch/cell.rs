@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::coordination::CellId;
 use super::manifest::{BatchManifest, BatchTask, BatchVariant, TaskWorkspace};
-use crate::journal::sha256_hex;
+use crate::types::Sha256Digest;
 
 /// A task in a variant.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl BatchCell {
             cell.task.setup,
             cell.task.checks,
         ]);
-        let hash = sha256_hex(definition.to_string().as_bytes());
+        let hash = Sha256Digest::of(definition.to_string().as_bytes()).to_string();
         cell.id = CellId(format!("{}#{}", cell.label(), &hash[..HASH_DIGITS]).into());
         cell
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::cell::{CommonOptions, plain_name};
 use super::manifest::BatchTask;
 use super::results::{CellRow, ChangeEvaluation};
-use crate::journal::sha256_hex;
+use crate::types::Sha256Digest;
 
 /// A comparison of one task's variants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,7 +150,7 @@ const HASH_DIGITS: usize = 8;
 pub fn comparison_name(task: &BatchTask, common: &CommonOptions) -> String {
     let CommonOptions { agent, workspace, sets, others } = common;
     let definition = json!([task.prompt, task.setup, task.checks, agent, workspace, sets, others]);
-    let hash = sha256_hex(definition.to_string().as_bytes());
+    let hash = Sha256Digest::of(definition.to_string().as_bytes()).to_string();
     let title = task.prompt.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     format!("{}-{}", plain_name(title.trim()), &hash[..HASH_DIGITS])
 }

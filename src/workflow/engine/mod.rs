@@ -40,7 +40,7 @@ use machine::{MetricDirection, Program, StepGoal, StepRules};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::journal::sha256_hex;
+use crate::types::Sha256Digest;
 
 /// The steps of a workflow, as its user defines them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -97,7 +97,7 @@ const MAX_UNCHANGED: u32 = 2;
 
 /// Returns the hash of a workflow's definition.
 pub fn definition_hash(definition: &Value) -> String {
-    sha256_hex(definition.to_string().as_bytes())
+    Sha256Digest::of(definition.to_string().as_bytes()).to_string()
 }
 
 impl Workflow {

@@ -5,9 +5,8 @@ use std::path::{Component, Path};
 
 use serde_json::Value;
 
-use crate::journal::sha256_hex;
 use crate::machine::CallIntent;
-use crate::types::{CallId, Reply, ToolResult, ToolStatus};
+use crate::types::{CallId, Reply, Sha256Digest, ToolResult, ToolStatus};
 use crate::workspace::{RelPath, WorkspaceRoot};
 
 /// The files that occur in a session, with the information about them in its journal.
@@ -105,7 +104,7 @@ impl OriginalFiles {
         let mut text = now?;
         let mut edits = self.edits.iter().rev().filter(|edit| edit.path == path);
         loop {
-            if sha256_hex(text.as_bytes()) == digest {
+            if Sha256Digest::of(text.as_bytes()).to_string() == digest {
                 return Some(text);
             }
             let edit = edits.next()?;
@@ -119,7 +118,7 @@ impl OriginalFiles {
         let root = WorkspaceRoot::open(root).ok();
         for (path, (_, after)) in &self.replaced {
             let now = read_file(root.as_ref(), path);
-            if now.as_ref().map(|now| sha256_hex(now.as_bytes())) == *after {
+            if now.as_ref().map(|now| Sha256Digest::of(now.as_bytes()).to_string()) == *after {
                 files.insert(path.clone(), now);
             }
         }
@@ -167,8 +166,14 @@ mod tests {
             }]
             .into(),
         };
-        files.record_intent(&image(&sha256_hex(b"one x"), &sha256_hex(b"one two")));
-        files.record_intent(&image(&sha256_hex(b"one two"), &sha256_hex(b"one three")));
+        files.record_intent(&image(
+            &Sha256Digest::of(b"one x").to_string(),
+            &Sha256Digest::of(b"one two").to_string(),
+        ));
+        files.record_intent(&image(
+            &Sha256Digest::of(b"one two").to_string(),
+            &Sha256Digest::of(b"one three").to_string(),
+        ));
         let (before, unknown) = files.restore(folder.path());
         assert_eq!((before["a"].as_str(), unknown), ("one x", vec![]));
         assert_eq!(files.unchanged_since(folder.path())["a"].as_deref(), Some("one three"));

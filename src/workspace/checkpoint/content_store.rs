@@ -9,7 +9,6 @@
 #![allow(clippy::cast_possible_truncation)] // of lengths that are short, or checked
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -17,17 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::fs::{OFlags, statvfs};
-use sha2::{Digest as _, Sha256};
 
 use super::error::CheckpointError;
 use super::tree::RecordedEntry;
 use crate::port::lock;
-use crate::types::{Durability, hex};
+use crate::types::{Durability, Sha256Digest};
 use crate::workspace::{IoContext, create_durable_folder, sync_folder};
-
-/// The SHA-256 digest of a content.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ContentHash(pub(super) [u8; 32]);
 
 /// The contents of a session's checkpoints.
 #[derive(Debug)]
@@ -37,7 +31,7 @@ pub struct ContentStore {
     own: Arc<str>,
     durability: Durability,
     files: Vec<ContentFile>,
-    index: HashMap<ContentHash, ContentLocation>,
+    index: HashMap<Sha256Digest, ContentLocation>,
     batch: Mutex<Batch>,
     /// The folders that were read last, newest first.
     pub(super) recent_folders: Mutex<Vec<RecentFolder>>,
@@ -46,7 +40,7 @@ pub struct ContentStore {
 }
 
 /// A recorded folder, with its entries.
-pub(super) type RecentFolder = (ContentHash, Arc<[RecordedEntry]>);
+pub(super) type RecentFolder = (Sha256Digest, Arc<[RecordedEntry]>);
 
 /// A content file.
 #[derive(Debug)]
@@ -75,8 +69,8 @@ struct Batch {
     written: u64,
     /// The bytes that follow those in the file.
     buffer: Vec<u8>,
-    entries: Vec<(ContentHash, u64, u64)>,
-    offsets: HashMap<ContentHash, (u64, u64)>,
+    entries: Vec<(Sha256Digest, u64, u64)>,
+    offsets: HashMap<Sha256Digest, (u64, u64)>,
 }
 
 /// The footer of a batch: a mark, the end of the previous batch, and the number of its contents.
@@ -89,38 +83,6 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// The maximum length of a content, in bytes. A longer one is damage.
 const MAX_CONTENT_BYTES: u64 = 1 << 40;
-
-impl ContentHash {
-    /// Returns the digest of a content.
-    pub fn of(content: &[u8]) -> Self {
-        Self(Sha256::digest(content).into())
-    }
-
-    /// Parses 64 hexadecimal digits.
-    pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.as_bytes();
-        let mut hash = [0; 32];
-        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return None;
-        }
-        for (byte, pair) in hash.iter_mut().zip(digits.chunks(2)) {
-            *byte = u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()?;
-        }
-        Some(Self(hash))
-    }
-}
-
-impl fmt::Display for ContentHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
-    }
-}
-
-impl fmt::Debug for ContentHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.8}", self.to_string())
-    }
-}
 
 fn flags() -> i32 {
     (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits().cast_signed()
@@ -194,7 +156,7 @@ impl ContentStore {
             let mut entries = vec![0; usize::try_from(bytes).map_err(|_| damaged())?];
             file.read_exact_at(&mut entries, entries_at).io_context("read", &path)?;
             for entry in entries.chunks_exact(ENTRY_BYTES as usize) {
-                let hash = ContentHash(entry[..32].try_into().map_err(|_| damaged())?);
+                let hash = Sha256Digest(entry[..32].try_into().map_err(|_| damaged())?);
                 let (offset, length) = (number(&entry[32..40]), number(&entry[40..]));
                 if length > MAX_CONTENT_BYTES || offset.saturating_add(length) > entries_at {
                     return Err(damaged());
@@ -240,19 +202,19 @@ impl ContentStore {
     }
 
     /// Returns whether a content is stored.
-    pub fn contains(&self, hash: &ContentHash) -> bool {
+    pub fn contains(&self, hash: &Sha256Digest) -> bool {
         self.index.contains_key(hash) || self.batch().offsets.contains_key(hash)
     }
 
     /// Returns the length of a committed content.
-    pub(super) fn length_of(&self, hash: &ContentHash) -> Option<u64> {
+    pub(super) fn length_of(&self, hash: &Sha256Digest) -> Option<u64> {
         self.index.get(hash).map(|location| location.length)
     }
 
     /// Returns the number of bytes that these contents take in each content file.
     pub(super) fn use_of_files(
         &self,
-        used: impl Iterator<Item = ContentHash>,
+        used: impl Iterator<Item = Sha256Digest>,
     ) -> Vec<(Arc<str>, u64, u64)> {
         let mut bytes = vec![0; self.files.len()];
         for location in used.filter_map(|hash| self.index.get(&hash)) {
@@ -280,12 +242,12 @@ impl ContentStore {
     /// # Errors
     ///
     /// Fails if it is missing or damaged.
-    pub fn get(&self, hash: &ContentHash) -> Result<Vec<u8>, CheckpointError> {
+    pub fn get(&self, hash: &Sha256Digest) -> Result<Vec<u8>, CheckpointError> {
         let content = match self.index.get(hash) {
             Some(location) => self.read(*location)?,
             None => self.read_pending(hash)?,
         };
-        match ContentHash::of(&content) == *hash {
+        match Sha256Digest::of(&content) == *hash {
             true => Ok(content),
             false => Err(CheckpointError::damaged(format!("the content {hash} is damaged"))),
         }
@@ -302,7 +264,7 @@ impl ContentStore {
     }
 
     /// Returns a content of the current batch.
-    fn read_pending(&self, hash: &ContentHash) -> Result<Vec<u8>, CheckpointError> {
+    fn read_pending(&self, hash: &Sha256Digest) -> Result<Vec<u8>, CheckpointError> {
         let missing = || CheckpointError::damaged(format!("the content {hash} is missing"));
         let batch = self.batch();
         let (offset, length) = *batch.offsets.get(hash).ok_or_else(missing)?;
@@ -323,7 +285,7 @@ impl ContentStore {
     /// # Errors
     ///
     /// Fails on an I/O error. The batch then doesn't count.
-    pub fn put(&self, hash: ContentHash, content: &[u8]) -> Result<(), CheckpointError> {
+    pub fn put(&self, hash: Sha256Digest, content: &[u8]) -> Result<(), CheckpointError> {
         if self.index.contains_key(&hash) {
             return Ok(());
         }
@@ -434,8 +396,8 @@ mod tests {
         ContentStore::open(folder.join("checkpoints"), "own", lengths, Durability::Full).unwrap()
     }
 
-    fn put(store: &ContentStore, content: &[u8]) -> ContentHash {
-        let hash = ContentHash::of(content);
+    fn put(store: &ContentStore, content: &[u8]) -> Sha256Digest {
+        let hash = Sha256Digest::of(content);
         store.put(hash, content).unwrap();
         hash
     }
@@ -455,7 +417,7 @@ mod tests {
         assert_eq!(store.get(&a).unwrap(), b"one");
         assert_eq!(store.get(&b).unwrap().len(), 3 << 20);
         assert_eq!(store.get(&c).unwrap(), b"");
-        assert!(store.get(&ContentHash::of(b"two")).is_err());
+        assert!(store.get(&Sha256Digest::of(b"two")).is_err());
     }
 
     /// A killed process leaves a batch that no record contains.
@@ -468,7 +430,7 @@ mod tests {
         put(&store, b"lost");
         store.commit().unwrap();
         let mut store = open(temp.path(), &lengths);
-        assert!(!store.contains(&ContentHash::of(b"lost")));
+        assert!(!store.contains(&Sha256Digest::of(b"lost")));
         let b = put(&store, b"next");
         let lengths = store.commit().unwrap();
         let store = open(temp.path(), &lengths);

@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::content_store::{ContentHash, ContentStore};
+use super::content_store::ContentStore;
 use super::error::CheckpointError;
 use super::tree::{PathChange, PathState, SkipReason, SkippedEntry, TreeEdits};
+use crate::types::Sha256Digest;
 
 /// The interval between a recorded state and the next one, or the current one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeInterval {
     /// The state at the beginning.
-    pub from: ContentHash,
+    pub from: Sha256Digest,
     /// The state at the end.
-    pub to: ContentHash,
+    pub to: Sha256Digest,
     /// The author of the changes.
     pub author: ChangeAuthor,
 }
@@ -35,9 +36,9 @@ pub struct ToolEdit {
     /// The file, relative to the workspace.
     pub path: PathBuf,
     /// The content before; `None` if there was no file.
-    pub before: Option<ContentHash>,
+    pub before: Option<Sha256Digest>,
     /// The content after; `None` if the file was deleted.
-    pub after: Option<ContentHash>,
+    pub after: Option<Sha256Digest>,
     /// Whether the change was certainly made. An interrupted change may have been made.
     pub is_made: bool,
 }
@@ -63,9 +64,9 @@ pub enum ForeignChanges {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestorePlan {
     /// The current state.
-    pub now: ContentHash,
+    pub now: Sha256Digest,
     /// The state after the restore.
-    pub result: ContentHash,
+    pub result: Sha256Digest,
     /// The changes from the current state to the result.
     pub changes: Vec<PathChange>,
     /// Files that others have changed since and that the restore would change.
@@ -140,7 +141,7 @@ impl ContentStore {
     /// Fails if a tree is missing or damaged.
     pub fn plan_restore(
         &self,
-        now: &ContentHash,
+        now: &Sha256Digest,
         intervals: &[ChangeInterval],
         foreign: ForeignChanges,
     ) -> Result<RestorePlan, CheckpointError> {
@@ -192,10 +193,10 @@ impl ContentStore {
     /// Fails if a tree is missing or damaged.
     pub fn without_foreign(
         &self,
-        present: &ContentHash,
-        result: &ContentHash,
+        present: &Sha256Digest,
+        result: &Sha256Digest,
         own: &[PathBuf],
-    ) -> Result<ContentHash, CheckpointError> {
+    ) -> Result<Sha256Digest, CheckpointError> {
         let is_file = |state: &Option<PathState>| {
             matches!(state, None | Some(PathState::File { .. } | PathState::Link { .. }))
         };
@@ -269,7 +270,7 @@ impl ContentStore {
         edits: &[ToolEdit],
     ) -> Option<[Option<PathState>; 2]> {
         let PathChange { path, before, after } = change;
-        let is_content = |state: &Option<PathState>, content: Option<ContentHash>| match state {
+        let is_content = |state: &Option<PathState>, content: Option<Sha256Digest>| match state {
             None => content.is_none(),
             Some(PathState::File { hash, .. }) => content == Some(*hash),
             Some(PathState::LeftOut(_)) => true,
@@ -295,7 +296,7 @@ impl ContentStore {
             _ => None,
         });
         // A state that was not recorded: only its content is known.
-        let unrecorded = |content: Option<ContentHash>| {
+        let unrecorded = |content: Option<Sha256Digest>| {
             content.map(|hash| {
                 let size = self.length_of(&hash).unwrap_or_default();
                 PathState::File { mode: mode.unwrap_or(0o644), size, hash }
@@ -319,7 +320,7 @@ impl AuthoredChange {
 
 struct Planner<'a> {
     store: &'a ContentStore,
-    now: &'a ContentHash,
+    now: &'a Sha256Digest,
     edits: TreeEdits,
 }
 
@@ -364,7 +365,7 @@ impl Planner<'_> {
     /// Keeps folders that would be removed or replaced although they contain entries that stay.
     fn keep_used_folders(
         &mut self,
-        now: &ContentHash,
+        now: &Sha256Digest,
     ) -> Result<Vec<UnrestorablePath>, CheckpointError> {
         let mut kept = Vec::new();
         let is_lost = |(path, state): (&PathBuf, &Option<PathState>)| {
@@ -415,7 +416,7 @@ impl Planner<'_> {
     /// Adds the folders that new entries need, and returns the entries whose folder is a file now.
     fn add_missing_folders(
         &mut self,
-        target: &ContentHash,
+        target: &Sha256Digest,
     ) -> Result<BTreeSet<PathBuf>, CheckpointError> {
         let (mut blocked, mut missing) = (BTreeSet::new(), TreeEdits::new());
         for (path, state) in &self.edits {
@@ -469,8 +470,8 @@ mod tests {
         }
 
         /// Returns a tree of files, of folders (ending with a slash), and of unrecorded entries (with a question mark).
-        fn tree(&self, entries: &[(&str, &str)]) -> ContentHash {
-            let empty = ContentHash::of(b"");
+        fn tree(&self, entries: &[(&str, &str)]) -> Sha256Digest {
+            let empty = Sha256Digest::of(b"");
             self.store.put(empty, b"").unwrap();
             let mut edits = TreeEdits::new();
             for (path, text) in entries {
@@ -481,7 +482,7 @@ mod tests {
                     let reason = SkipReason::TooLarge;
                     PathState::LeftOut(SkippedEntry { reason, size: 9, modified: 1 })
                 } else {
-                    let hash = ContentHash::of(text.as_bytes());
+                    let hash = Sha256Digest::of(text.as_bytes());
                     self.store.put(hash, text.as_bytes()).unwrap();
                     PathState::File { mode: 0o644, size: text.len() as u64, hash }
                 };
@@ -502,7 +503,7 @@ mod tests {
         }
 
         /// Plans with states between which the session and others have changed files in turn.
-        fn plan_intervals(&self, states: &[ContentHash], foreign: ForeignChanges) -> RestorePlan {
+        fn plan_intervals(&self, states: &[Sha256Digest], foreign: ForeignChanges) -> RestorePlan {
             let authors = [ChangeAuthor::Session, ChangeAuthor::Others].into_iter().cycle();
             let pairs = states.windows(2).zip(authors);
             let intervals: Vec<_> = pairs
@@ -566,7 +567,7 @@ mod tests {
             ("n/", ""),
             ("n/x", "x"),
         ]);
-        let hash = |text: &str| Some(ContentHash::of(text.as_bytes()));
+        let hash = |text: &str| Some(Sha256Digest::of(text.as_bytes()));
         let edit = |path: &str, before, after| ToolEdit {
             path: path.into(),
             before,

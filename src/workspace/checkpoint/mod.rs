@@ -22,7 +22,7 @@ mod scan;
 mod stat_cache;
 mod tree;
 
-pub use content_store::{ContentHash, ContentStore};
+pub use content_store::ContentStore;
 pub use error::CheckpointError;
 pub use merge::{
     AuthoredChange, ChangeAuthor, ChangeInterval, ForeignChanges, RestorePlan, ToolEdit,

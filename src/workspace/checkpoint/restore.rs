@@ -22,13 +22,13 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::content_store::{ContentHash, ContentStore};
+use super::content_store::ContentStore;
 use super::error::CheckpointError;
 use super::restore_log::STAGING_PREFIX;
 use super::scan::{WorkspaceScanner, folder_names, open_folder};
 use super::tree::{PathChange, PathState};
 use crate::port::CancellationToken;
-use crate::types::Durability;
+use crate::types::{Durability, Sha256Digest};
 use crate::workspace::edit_batch::rename_to_new;
 use crate::workspace::open_folder::{copy_entry, is_gone, open_parent, remove_unneeded};
 use crate::workspace::root::WorkspaceRoot;
@@ -77,7 +77,11 @@ impl<'a> Restorer<'a> {
     ///
     /// Fails if a change can't be made. The files are then unchanged, unless the error is
     /// [`CheckpointError::HalfRestored`].
-    pub fn restore(&mut self, from: &ContentHash, to: &ContentHash) -> Result<(), CheckpointError> {
+    pub fn restore(
+        &mut self,
+        from: &Sha256Digest,
+        to: &Sha256Digest,
+    ) -> Result<(), CheckpointError> {
         let changes = self.store.changes(from, to)?;
         let applied = self.apply(&changes);
         self.settle_staging(&changes);
@@ -106,8 +110,8 @@ impl<'a> Restorer<'a> {
     /// Fails if a change can't be made.
     pub fn complete(
         &mut self,
-        from: &ContentHash,
-        to: &ContentHash,
+        from: &Sha256Digest,
+        to: &Sha256Digest,
     ) -> Result<Vec<PathBuf>, CheckpointError> {
         let planned = self.store.changes(from, to)?;
         self.settle_staging(&planned);
@@ -160,7 +164,7 @@ impl<'a> Restorer<'a> {
     /// Removes the changes that can't be made because of changes by others, and returns their paths.
     fn remove_blocked(
         &self,
-        present: &ContentHash,
+        present: &Sha256Digest,
         changes: &mut BTreeMap<PathBuf, PathChange>,
     ) -> Result<Vec<PathBuf>, CheckpointError> {
         let mut blocked = Vec::new();
@@ -284,7 +288,7 @@ fn is_folder(state: Option<&PathState>) -> bool {
 
 /// Returns the name of a path's file in the folder of new contents.
 fn staged_name(path: &Path) -> String {
-    ContentHash::of(path.as_os_str().as_bytes()).to_string()
+    Sha256Digest::of(path.as_os_str().as_bytes()).to_string()
 }
 
 /// Returns the name of a new content's file until it is durable.
@@ -304,7 +308,7 @@ fn is_at(folder: &OwnedFd, name: &str, state: &PathState) -> bool {
             let mut content = Vec::new();
             file.metadata().is_ok_and(|found| found.is_file() && found.len() == *size)
                 && file.read_to_end(&mut content).is_ok()
-                && ContentHash::of(&content) == *hash
+                && Sha256Digest::of(&content) == *hash
         }
         PathState::Folder { .. } | PathState::LeftOut(_) => false,
     }
@@ -394,7 +398,7 @@ fn remove_folder(root: &WorkspaceRoot, name: &OsStr) {
         let names = folder_names(&folder)?;
         let is_content = |name: &&OsString| {
             let name = name.to_str().unwrap_or_default();
-            ContentHash::parse(name.strip_suffix(".part").unwrap_or(name)).is_some()
+            name.strip_suffix(".part").unwrap_or(name).parse::<Sha256Digest>().is_ok()
         };
         for name in names.iter().filter(is_content) {
             // If a file stays, the folder stays, too.

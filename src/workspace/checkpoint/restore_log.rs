@@ -11,11 +11,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::content_store::ContentHash;
 use super::error::CheckpointError;
 use super::scan::ScanOptions;
 use crate::port::unique_id;
-use crate::types::Durability;
+use crate::types::{Durability, Sha256Digest};
 use crate::workspace::open_folder::remove_unneeded;
 use crate::workspace::{IoContext, TemporaryFile, create_durable_folder, lock_within, sync_folder};
 
@@ -146,6 +145,6 @@ impl RestoreLog {
 }
 
 fn log_path(folder: &Path, workspace: &Path) -> PathBuf {
-    let hash = ContentHash::of(workspace.as_os_str().as_bytes()).to_string();
+    let hash = Sha256Digest::of(workspace.as_os_str().as_bytes()).to_string();
     folder.join(format!("{hash:.32}.json"))
 }

@@ -24,10 +24,11 @@ use rustix::fs::{
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::content_store::{ContentHash, ContentStore};
+use super::content_store::ContentStore;
 use super::error::CheckpointError;
 use super::tree::{RecordedNode, SkipReason, SkippedEntry, encode};
 use crate::port::CancellationToken;
+use crate::types::Sha256Digest;
 use crate::workspace::edit_batch::is_leftover_name;
 use crate::workspace::generated_folders::is_generated_among;
 use crate::workspace::index::VERSION_CONTROL_FOLDERS;
@@ -69,7 +70,7 @@ impl Default for ScanOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScannedState {
     /// The tree of the workspace.
-    pub tree: ContentHash,
+    pub tree: Sha256Digest,
     /// The size of the state.
     pub totals: ScanTotals,
 }
@@ -106,7 +107,7 @@ pub struct WorkspaceScanner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FolderState {
     pub(super) mode: u32,
-    pub(super) tree: ContentHash,
+    pub(super) tree: Sha256Digest,
     pub(super) totals: ScanTotals,
     /// Sorted by their names.
     pub(super) entries: Vec<EntryState>,
@@ -121,7 +122,7 @@ pub(super) struct EntryState {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NodeState {
-    File { stat: FileStat, hash: ContentHash },
+    File { stat: FileStat, hash: Sha256Digest },
     Link { stat: FileStat, target: OsString },
     Folder(Box<FolderState>),
     LeftOut(SkippedEntry),
@@ -256,7 +257,7 @@ impl FolderState {
     }
 
     /// Calls `see` with the digest of each content of the state.
-    pub(super) fn contents(&self, see: &mut dyn FnMut(ContentHash)) {
+    pub(super) fn contents(&self, see: &mut dyn FnMut(Sha256Digest)) {
         see(self.tree);
         for entry in &self.entries {
             match &entry.node {
@@ -480,7 +481,7 @@ impl Scan<'_> {
         }
         let mut bytes = Vec::new();
         encode(entries.iter().map(EntryState::to_recorded), &mut bytes);
-        let tree = ContentHash::of(&bytes);
+        let tree = Sha256Digest::of(&bytes);
         self.store.put(tree, &bytes)?;
         let totals =
             entries.iter().map(EntryState::totals).fold(ScanTotals::default(), |a, b| ScanTotals {
@@ -745,7 +746,7 @@ impl Scan<'_> {
         if stat.size > max_file_size {
             return Ok(Some(stat.skipped(SkipReason::TooLarge)));
         }
-        let hash = ContentHash::of(&content);
+        let hash = Sha256Digest::of(&content);
         if !self.store.contains(&hash) {
             if let Some(reason) = self.limit_reached(stat.size) {
                 return Ok(Some(stat.skipped(reason)));

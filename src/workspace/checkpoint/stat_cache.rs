@@ -9,12 +9,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::content_store::{ContentHash, ContentStore};
+use super::content_store::ContentStore;
 use super::scan::{
     EntryState, FileStat, FolderState, NodeState, ScanOptions, ScanTotals, WorkspaceScanner,
 };
 use super::tree::{RecordReader, write_skipped, write_text};
-use crate::types::Durability;
+use crate::types::{Durability, Sha256Digest};
 use crate::workspace::{create_private_folder, replace_file};
 
 /// The cache of one workspace, recorded with these options.
@@ -39,7 +39,7 @@ impl StatCache {
     pub fn new(folder: &Path, workspace: &Path, options: &ScanOptions) -> Self {
         let mut key = workspace.as_os_str().as_bytes().to_vec();
         key.extend_from_slice(format!("{options:?}").as_bytes());
-        let name = format!("files-{:.32}.cache", ContentHash::of(&key).to_string());
+        let name = format!("files-{:.32}.cache", Sha256Digest::of(&key).to_string());
         Self { path: folder.join(name) }
     }
 
@@ -71,7 +71,7 @@ impl StatCache {
         let mut bytes = Vec::new();
         File::open(&self.path).ok()?.take(MAX_CACHE_BYTES).read_to_end(&mut bytes).ok()?;
         let (content, digest) = bytes.split_at_checked(bytes.len().checked_sub(32)?)?;
-        if ContentHash::of(content).0 != *digest {
+        if Sha256Digest::of(content).0 != *digest {
             return None;
         }
         let mut reader = RecordReader(content.strip_prefix(MARK)?);
@@ -98,7 +98,7 @@ impl StatCache {
             out.extend_from_slice(&length.to_le_bytes());
         }
         write_folder(&mut out, state);
-        let digest = ContentHash::of(&out);
+        let digest = Sha256Digest::of(&out);
         out.extend_from_slice(&digest.0);
         let parent = self.path.parent().unwrap_or(Path::new("."));
         create_private_folder(parent)?;
@@ -180,13 +180,15 @@ fn read_stat(reader: &mut RecordReader<'_>) -> Option<FileStat> {
 }
 
 fn read_folder(reader: &mut RecordReader<'_>) -> Option<FolderState> {
-    let (mode, tree) = (reader.u32()?, ContentHash(reader.array()?));
+    let (mode, tree) = (reader.u32()?, Sha256Digest(reader.array()?));
     let totals = ScanTotals { files: reader.u64()?, bytes: reader.u64()?, left_out: reader.u64()? };
     let mut entries = Vec::new();
     for _ in 0..reader.u64()? {
         let name = reader.text()?;
         let node = match reader.bytes(1)? {
-            [1] => NodeState::File { stat: read_stat(reader)?, hash: ContentHash(reader.array()?) },
+            [1] => {
+                NodeState::File { stat: read_stat(reader)?, hash: Sha256Digest(reader.array()?) }
+            }
             [2] => NodeState::Link { stat: read_stat(reader)?, target: reader.text()? },
             [3] => NodeState::Folder(Box::new(read_folder(reader)?)),
             [4] => NodeState::LeftOut(reader.skipped()?),

@@ -14,7 +14,7 @@ use proptest::sample::select;
 
 use super::*;
 use crate::port::CancellationToken;
-use crate::types::Durability;
+use crate::types::{Durability, Sha256Digest};
 use crate::workspace::{BatchedChange, RelPath, WorkspaceRoot, apply_changes, sha256};
 
 /// A change of a tree by a command or a tool.
@@ -215,7 +215,7 @@ impl RecordedWorkspace {
         state
     }
 
-    fn restore(&mut self, target: &ContentHash) -> RestorePlan {
+    fn restore(&mut self, target: &Sha256Digest) -> RestorePlan {
         let now = self.record().tree;
         let own = ChangeInterval { from: *target, to: now, author: ChangeAuthor::Session };
         let plan = self.store.plan_restore(&now, &[own], ForeignChanges::Refuse).unwrap();
@@ -411,7 +411,7 @@ fn a_file_that_is_saved_during_a_restore_is_kept() {
     // A killed restore has left a file.
     let folder = world.path().join(&staging);
     fs::create_dir(&folder).unwrap();
-    write(&folder.join(ContentHash::of(b"a").to_string()), "mine too");
+    write(&folder.join(Sha256Digest::of(b"a").to_string()), "mine too");
     let mut restorer = Restorer::new(&mut world.scanner, &world.store, Durability::Os, &staging);
     assert!(restorer.complete(&new, &old).unwrap().is_empty());
     assert_eq!(fs::read(world.path().join("a.before-undo-2")).unwrap(), b"mine too");

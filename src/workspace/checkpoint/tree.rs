@@ -11,10 +11,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::content_store::{ContentHash, ContentStore};
+use super::content_store::ContentStore;
 use super::error::CheckpointError;
 use crate::port::lock;
-use crate::types::word_enum;
+use crate::types::{Sha256Digest, word_enum};
 
 /// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +26,9 @@ pub(super) struct RecordedEntry {
 /// The kind of an entry, with its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RecordedNode {
-    File { mode: u32, size: u64, hash: ContentHash },
+    File { mode: u32, size: u64, hash: Sha256Digest },
     Link { target: OsString },
-    Folder { mode: u32, tree: ContentHash },
+    Folder { mode: u32, tree: Sha256Digest },
     LeftOut(SkippedEntry),
 }
 
@@ -42,7 +42,7 @@ pub enum PathState {
         /// Its size in bytes.
         size: u64,
         /// Its content.
-        hash: ContentHash,
+        hash: Sha256Digest,
     },
     /// A symbolic link.
     Link {
@@ -133,7 +133,7 @@ pub struct PathChange {
 /// The recorded entries of a folder in one of two trees.
 #[derive(PartialEq, Eq)]
 enum FolderSide {
-    Recorded(ContentHash),
+    Recorded(Sha256Digest),
     /// The folder and all of its content were not recorded.
     LeftOut(SkippedEntry),
     Nothing,
@@ -263,11 +263,11 @@ impl<'a> RecordReader<'a> {
             [FILE] => RecordedNode::File {
                 mode: self.u32()?,
                 size: self.u64()?,
-                hash: ContentHash(self.array()?),
+                hash: Sha256Digest(self.array()?),
             },
             [LINK] => RecordedNode::Link { target: self.text()? },
             [FOLDER] => {
-                RecordedNode::Folder { mode: self.u32()?, tree: ContentHash(self.array()?) }
+                RecordedNode::Folder { mode: self.u32()?, tree: Sha256Digest(self.array()?) }
             }
             [LEFT_OUT] => RecordedNode::LeftOut(self.skipped()?),
             _ => return None,
@@ -300,14 +300,14 @@ const MAX_RECENT_FOLDERS: usize = 16;
 
 impl ContentStore {
     /// Returns the entries of a recorded folder.
-    pub(super) fn tree(&self, tree: &ContentHash) -> Result<Vec<RecordedEntry>, CheckpointError> {
+    pub(super) fn tree(&self, tree: &Sha256Digest) -> Result<Vec<RecordedEntry>, CheckpointError> {
         let bytes = self.get(tree)?;
         decode(&bytes)
             .ok_or_else(|| CheckpointError::damaged(format!("the tree {tree} is damaged")))
     }
 
     /// Returns the entries of a recorded folder. The folder is not read again for each path in it.
-    fn recent_tree(&self, tree: &ContentHash) -> Result<Arc<[RecordedEntry]>, CheckpointError> {
+    fn recent_tree(&self, tree: &Sha256Digest) -> Result<Arc<[RecordedEntry]>, CheckpointError> {
         let mut recent = lock(&self.recent_folders);
         let entries = match recent.iter().position(|(found, _)| found == tree) {
             Some(position) => recent.remove(position).1,
@@ -318,10 +318,10 @@ impl ContentStore {
         Ok(entries)
     }
 
-    fn put_tree(&self, entries: &[RecordedEntry]) -> Result<ContentHash, CheckpointError> {
+    fn put_tree(&self, entries: &[RecordedEntry]) -> Result<Sha256Digest, CheckpointError> {
         let mut bytes = Vec::new();
         encode(entries.iter().map(|entry| (&*entry.name, &entry.node)), &mut bytes);
-        let hash = ContentHash::of(&bytes);
+        let hash = Sha256Digest::of(&bytes);
         self.put(hash, &bytes).map(|()| hash)
     }
 
@@ -332,8 +332,8 @@ impl ContentStore {
     /// Fails if a tree is missing or damaged.
     pub fn changes(
         &self,
-        before: &ContentHash,
-        after: &ContentHash,
+        before: &Sha256Digest,
+        after: &Sha256Digest,
     ) -> Result<Vec<PathChange>, CheckpointError> {
         let mut changes = Vec::new();
         let [before, after] = [before, after].map(|tree| FolderSide::Recorded(*tree));
@@ -388,7 +388,7 @@ impl ContentStore {
     /// Fails if a tree is missing or damaged.
     pub fn state_of(
         &self,
-        tree: &ContentHash,
+        tree: &Sha256Digest,
         path: &Path,
     ) -> Result<Option<PathState>, CheckpointError> {
         Ok(self.node_of(tree, path)?.map(|node| node.state()))
@@ -396,7 +396,7 @@ impl ContentStore {
 
     fn node_of(
         &self,
-        tree: &ContentHash,
+        tree: &Sha256Digest,
         path: &Path,
     ) -> Result<Option<RecordedNode>, CheckpointError> {
         let (mut tree, mut found) = (*tree, None);
@@ -421,9 +421,9 @@ impl ContentStore {
     /// Returns a tree with other states of some paths. The tree is stored. A removed folder loses its content.
     pub(super) fn edit_tree(
         &self,
-        tree: &ContentHash,
+        tree: &Sha256Digest,
         edits: &TreeEdits,
-    ) -> Result<ContentHash, CheckpointError> {
+    ) -> Result<Sha256Digest, CheckpointError> {
         let mut below: BTreeMap<&OsStr, (Option<&Option<PathState>>, TreeEdits)> = BTreeMap::new();
         for (path, state) in edits {
             let mut names = path.iter();
@@ -479,7 +479,7 @@ impl ContentStore {
     /// Fails if a tree is missing or damaged.
     pub fn walk_tree(
         &self,
-        tree: &ContentHash,
+        tree: &Sha256Digest,
         see: &mut dyn FnMut(&Path, &PathState),
     ) -> Result<(), CheckpointError> {
         self.walk_folder(Path::new(""), tree, see)
@@ -488,7 +488,7 @@ impl ContentStore {
     /// Calls `see` with each path below a folder of a tree.
     pub(super) fn walk_below(
         &self,
-        tree: &ContentHash,
+        tree: &Sha256Digest,
         folder: &Path,
         see: &mut dyn FnMut(&Path, &PathState),
     ) -> Result<(), CheckpointError> {
@@ -501,7 +501,7 @@ impl ContentStore {
     fn walk_folder(
         &self,
         path: &Path,
-        tree: &ContentHash,
+        tree: &Sha256Digest,
         see: &mut dyn FnMut(&Path, &PathState),
     ) -> Result<(), CheckpointError> {
         for entry in self.tree(tree)? {
@@ -528,7 +528,7 @@ mod tests {
     }
 
     fn file(mode: u32, text: &str) -> PathState {
-        let hash = ContentHash::of(text.as_bytes());
+        let hash = Sha256Digest::of(text.as_bytes());
         PathState::File { mode, size: text.len() as u64, hash }
     }
 

@@ -105,10 +105,7 @@ impl GitTree {
 
     /// Returns the output of a command that changes nothing.
     pub(super) fn query(&self, args: &[&str]) -> Result<Vec<u8>, WorktreeError> {
-        match self.run(args, None, None)? {
-            (Some(0), output, _) => Ok(output),
-            (_, _, message) => Err(failed(args, &message)),
-        }
+        self.list(args).map(|(output, _)| output)
     }
 
     /// Returns the output of a command that lists files, and the warning of git if it could not read a folder. Git
@@ -161,21 +158,12 @@ impl GitTree {
         let mut command = self.command(args);
         // A locked file stays locked as long as any process has it open.
         let held = lock.map(File::try_clone).transpose().io_context("run", program)?;
-        match (input, held) {
-            (Some(_), Some(held)) => {
-                command.stdin(Stdio::piped()).stdout(held);
-            }
-            (None, Some(held)) => {
-                command.stdin(held).stdout(Stdio::piped());
-            }
-            (Some(_), None) => {
-                command.stdin(Stdio::piped()).stdout(Stdio::piped());
-            }
-            (None, None) => {
-                command.stdin(Stdio::null()).stdout(Stdio::piped());
-            }
-        }
-        let mut child = command.stderr(Stdio::piped()).spawn().io_context("run", program)?;
+        let (stdin, stdout) = match input {
+            Some(_) => (Stdio::piped(), held.map_or_else(Stdio::piped, Stdio::from)),
+            None => (held.map_or_else(Stdio::null, Stdio::from), Stdio::piped()),
+        };
+        command.stdin(stdin).stdout(stdout).stderr(Stdio::piped());
+        let mut child = command.spawn().io_context("run", program)?;
         if let (Some(input), Some(mut pipe)) = (input, child.stdin.take()) {
             // Git reports the reason if it has not read everything.
             let _ = pipe.write_all(input);
