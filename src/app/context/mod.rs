@@ -18,8 +18,8 @@ use std::sync::Arc;
 pub use self::diff::{DiffError, WorkspaceDiff, diff_since, find_git};
 pub(in crate::app) use self::skills::readable_skills;
 use super::skills::Skill;
-use crate::workspace::index::{IndexSettings, WorkspaceIndex};
 use crate::workspace::WorkspaceRoot;
+use crate::workspace::index::{IndexSettings, WorkspaceIndex};
 
 /// A system prompt, with notices for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
