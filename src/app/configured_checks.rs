@@ -58,6 +58,11 @@ impl SchemaCheck {
 
     fn validation_errors(&self, answer: &str) -> Vec<String> {
         match serde_json::from_str::<Value>(answer.trim()) {
+            Err(_) if answer.trim().starts_with("```") => {
+                vec![
+                    "it is in a Markdown fence; answer with the JSON alone, without ```".to_owned(),
+                ]
+            }
             Err(error) => vec![format!("it is not JSON: {error}")],
             Ok(value) => match first_big_integer(answer) {
                 Some(number) => vec![format!("the integer {number} has more than 64 bits")],
@@ -190,6 +195,8 @@ mod tests {
         let schema = SchemaCheck::new(&schema).unwrap();
         assert_eq!(schema.validation_errors("{\"n\": 1}"), Vec::<String>::new());
         assert!(schema.validation_errors("n = 1")[0].starts_with("it is not JSON"));
+        let fenced = schema.validation_errors("```json\n{\"n\": 1}\n```");
+        assert!(fenced[0].starts_with("it is in a Markdown fence"), "{fenced:?}");
         let big = "{\"n\": 18446744073709551617}";
         assert!(schema.validation_errors(big)[0].contains("18446744073709551617 has more than"));
         assert!(schema.validation_errors("{\"n\": \"x\"}")[0].starts_with("/n: "));

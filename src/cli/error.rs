@@ -281,7 +281,8 @@ fn journal_hints(error: &JournalError) -> Vec<String> {
         JournalError::Io(_)
         | JournalError::NoStateFolder
         | JournalError::UntrustedFolder { .. } => vec![
-            "--ephemeral runs without storing the session; `sessions.dir` names another folder"
+            "`sessions.dir` names another folder, and `--out` that of a batch, a loop or a pipeline; `run --ephemeral` \
+             stores nothing"
                 .to_owned(),
         ],
         _ => Vec::new(),

@@ -259,6 +259,14 @@ impl StartedWorkflow<'_> {
         let cost = setup.model.limits.price.map(|_| total);
         let sentence = progress.end(outcome, history, self.kind);
         progress.line(&progress.summary(&sentence, history, &self.folder.path, cost));
+        if results.is_empty() && newest.is_some() && reason == StopReason::LlmDone {
+            let folder = sanitize::path(&self.folder.path);
+            log::warn!(
+                "nothing was run: this {} had ended before; remove {folder}, or name another folder with --out, to run it \
+                 again",
+                self.kind
+            );
+        }
         let answer = report.map(|report| report.output.as_str()).filter(|text| !text.is_empty());
         let mut result = joined;
         result.costs.total = cost;

@@ -98,7 +98,9 @@ impl Hook for CommandHook {
         let is_edit = matches!(input, HookInput::PostEdit { .. });
         if is_edit {
             let stdout = stdout.as_deref().unwrap_or(b"[output too long]");
-            text = format!("{}\n{text}", String::from_utf8_lossy(stdout).trim_end());
+            let stdout = String::from_utf8_lossy(stdout);
+            // A log line shows the first line.
+            text = format!("{}\n{text}", stdout.trim_end()).trim_start_matches('\n').to_owned();
         }
         match code {
             0 if is_edit => Ok(HookOutput::context(text)),

@@ -212,7 +212,7 @@ pub(crate) enum SessionsCommand {
         /// The session: its id, a prefix of it, or `last` for the last one of this folder
         session: String,
     },
-    /// Import an exported session, or a conversation of another program
+    /// Import a session that `export` has written
     Import {
         /// The file
         file: PathBuf,

@@ -208,7 +208,7 @@ fn restore_files(
     print_left_out(&undo.left_out()?);
     if plan.changes.is_empty() {
         output::print_stderr(match is_partial {
-            false => "Nothing to restore: the files are as they were.",
+            false => "Nothing to restore: the changes of the session are undone already.",
             true => "Nothing to restore but what can't be restored.",
         });
         return Ok(if is_partial { NOT_ALL_RESTORED } else { 0 });

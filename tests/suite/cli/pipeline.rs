@@ -114,6 +114,8 @@ fn steps_run_in_order_with_the_answers_of_those_before() {
     // Finished steps do not run again.
     let again = pipeline.run(&[]);
     assert_eq!((again.code, pipeline.ran().len()), (0, 4), "{}", again.err);
+    assert!(again.err.contains("warn: nothing was run: this pipeline had ended"), "{}", again.err);
+    assert!(!ran.err.contains("nothing was run"), "{}", ran.err);
 }
 
 #[test]
