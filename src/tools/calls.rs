@@ -65,6 +65,14 @@ pub(super) fn resolve(root: &WorkspaceRoot, path: Option<&str>) -> Result<RelPat
     root.resolve(path.unwrap_or(".")).map_err(|error| error.to_string())
 }
 
+/// Returns paths as written, and those that they lead to by links: calls for the same file conflict.
+fn accessed_paths(root: &WorkspaceRoot, paths: &[&RelPath]) -> Arc<[Arc<str>]> {
+    // The empty path stands for the whole workspace.
+    let text = |path: &RelPath| if path.is_root() { "".into() } else { path.to_string().into() };
+    let real = paths.iter().filter_map(|path| root.real_path(path).map(|real| text(&real)));
+    paths.iter().map(|path| text(path)).chain(real).collect()
+}
+
 /// A call that reads below one path.
 pub(super) struct ReadCall {
     pub root: WorkspaceRoot,
@@ -85,8 +93,7 @@ impl ToolInvocation for ReadCall {
     }
 
     fn access(&self) -> CallAccess {
-        // The empty path stands for the whole workspace.
-        CallAccess::read(&if self.path.is_root() { String::new() } else { self.path.to_string() })
+        CallAccess::Read(accessed_paths(&self.root, &[&self.path]))
     }
 
     fn targets(&self) -> Vec<CallTarget> {
@@ -160,9 +167,7 @@ impl<E: Edit> ToolInvocation for EditCall<E> {
     fn access(&self) -> CallAccess {
         match self.edit.paths() {
             paths if paths.is_empty() => CallAccess::Exclusive,
-            paths => {
-                CallAccess::Write(paths.into_iter().map(|path| path.to_string().into()).collect())
-            }
+            paths => CallAccess::Write(accessed_paths(&self.root, &paths)),
         }
     }
 

@@ -47,6 +47,28 @@ fn commands_that_only_read_run_side_by_side() {
     assert_eq!(calls, [start, start, end, end, start, end]);
 }
 
+/// A link is another name of the file, and both changes are made.
+#[test]
+fn changes_of_one_file_by_two_names_run_in_call_order() {
+    let world = CliFixture::new();
+    world.write("real/a.txt", "one");
+    std::os::unix::fs::symlink("a.txt", world.path("real/link")).unwrap();
+    std::os::unix::fs::symlink("real", world.path("folder")).unwrap();
+    let edit = |path: &str, old: &str, new: &str| {
+        format!(
+            "{{ name = \"edit_file\", arguments = {{ path = \"{path}\", old_str = \"{old}\", new_str = \"{new}\" }} }}"
+        )
+    };
+    let calls = [
+        edit("real/a.txt", "one", "two"),
+        edit("real/link", "two", "three"),
+        edit("folder/a.txt", "three", "four"),
+    ];
+    let script = format!("[[turn]]\ncalls = [{}]\n[[turn]]\ntext = \"d\"\n", calls.join(", "));
+    let ran = world.run_script(&script, &["--mode", "yolo"]);
+    assert_eq!((ran.code, &*world.read("real/a.txt")), (0, "four"), "{}", ran.err);
+}
+
 #[test]
 fn parallel_reads_are_answered_in_call_order() {
     let world = CliFixture::new();
