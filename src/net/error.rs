@@ -220,6 +220,11 @@ impl ErrorContext<'_> {
                 let cause = format!("more than {} KiB", limit >> 10);
                 NetError::HeadersTooLarge { host, cause }
             }
+            // The library takes a body that ends within the frame of a chunk for one that stalls.
+            Error::BodyStalled => NetError::BrokenResponse {
+                host,
+                cause: "the connection was closed within the frame of a chunk".to_owned(),
+            },
             error => NetError::InvalidRequest { cause: error.to_string() },
         }
     }

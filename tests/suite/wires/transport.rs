@@ -249,6 +249,12 @@ fn a_body_with_wrong_framing_is_a_fault() {
     let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     let not_hex = ScriptedReply::raw(format!("{chunked}zz\r\ndata: a\r\n")).close();
     assert_eq!(fault(not_hex).kind, FaultKind::Truncated);
+    // The connection is closed at any byte of a chunk.
+    let chunk = "5\r\ndata:\r\n0\r\n";
+    for end in 0..chunk.len() - 2 {
+        let cut = ScriptedReply::raw(format!("{chunked}{}", &chunk[..end])).close();
+        assert_eq!(fault(cut).kind, FaultKind::Truncated, "{end}");
+    }
     let too_short =
         ScriptedReply::raw("HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n: hello\n\n").close();
     assert_eq!(fault(too_short).kind, FaultKind::Truncated);
