@@ -65,14 +65,6 @@ pub(super) fn resolve(root: &WorkspaceRoot, path: Option<&str>) -> Result<RelPat
     root.resolve(path.unwrap_or(".")).map_err(|error| error.to_string())
 }
 
-/// Returns paths as written, and those that they lead to by links: calls for the same file conflict.
-fn accessed_paths(root: &WorkspaceRoot, paths: &[&RelPath]) -> Arc<[Arc<str>]> {
-    // The empty path stands for the whole workspace.
-    let text = |path: &RelPath| if path.is_root() { "".into() } else { path.to_string().into() };
-    let real = paths.iter().filter_map(|path| root.real_path(path).map(|real| text(&real)));
-    paths.iter().map(|path| text(path)).chain(real).collect()
-}
-
 /// A call that reads below one path.
 pub(super) struct ReadCall {
     pub root: WorkspaceRoot,
@@ -93,7 +85,8 @@ impl ToolInvocation for ReadCall {
     }
 
     fn access(&self) -> CallAccess {
-        CallAccess::Read(accessed_paths(&self.root, &[&self.path]))
+        // The empty path stands for the whole workspace.
+        CallAccess::read(&if self.path.is_root() { String::new() } else { self.path.to_string() })
     }
 
     fn targets(&self) -> Vec<CallTarget> {
@@ -167,7 +160,13 @@ impl<E: Edit> ToolInvocation for EditCall<E> {
     fn access(&self) -> CallAccess {
         match self.edit.paths() {
             paths if paths.is_empty() => CallAccess::Exclusive,
-            paths => CallAccess::Write(accessed_paths(&self.root, &paths)),
+            paths => {
+                // Changes of one file by two names conflict, too.
+                let real = paths.iter().filter_map(|path| self.root.real_path(path));
+                let real: Vec<_> = real.map(|path| path.to_string()).collect();
+                let named = paths.iter().map(ToString::to_string);
+                CallAccess::Write(named.chain(real).map(Into::into).collect())
+            }
         }
     }
 
