@@ -23,6 +23,7 @@ use super::config_options::{
     set_key,
 };
 use super::error::error_hints;
+use super::task_text::without_parents;
 
 /// Configures cells from the options of the command and the manifest.
 pub(crate) struct CellOptions<'a> {
@@ -120,7 +121,7 @@ impl CellOptions<'_> {
         let folders: Vec<PathBuf> = folders.map(|it| self.world.cwd.join(it)).chain(real).collect();
         let is_inside = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
         self.files.iter().filter(|name| !name.is_empty()).any(|name| {
-            let named = self.world.cwd.join(name);
+            let named = without_parents(&self.world.cwd.join(name));
             let real = named.canonicalize().ok().filter(|file| file.is_file());
             real.is_none_or(|real| is_inside(&named) || is_inside(&real))
         })
@@ -128,8 +129,7 @@ impl CellOptions<'_> {
 
     fn sources(&self, folder: Option<&Path>, sets: CellSets) -> ConfigSources {
         let CellSets { of_user, of_manifest, has_folder_of_manifest } = sets;
-        let written = folder.filter(|_| has_folder_of_manifest);
-        let written = written.map(|folder| format!("workspace.root={}", folder.display()));
+        let manifest_root = folder.filter(|_| has_folder_of_manifest).map(Path::to_owned);
         let folder = folder.filter(|_| !has_folder_of_manifest);
         let path = |key, path: &Path, option: &str| OptionOverride {
             key,
@@ -141,7 +141,8 @@ impl CellOptions<'_> {
         ConfigSources {
             mcp_files: self.settings.mcp_config.iter().cloned().collect(),
             sets: of_user,
-            manifest_sets: of_manifest.into_iter().chain(written).collect(),
+            manifest_sets: of_manifest,
+            manifest_root,
             options: workspace.into_iter().chain([sessions]).collect(),
             ..layer_sources(&self.settings.layers, self.world)
         }

@@ -51,6 +51,8 @@ pub struct ConfigSources {
     /// Values in the form of `--set` from a manifest that the agent may have written. They can't loosen the confinement
     /// or choose where a key is sent.
     pub manifest_sets: Vec<String>,
+    /// The workspace that such a manifest names.
+    pub manifest_root: Option<PathBuf>,
     /// Whether the agent may have written all values, as in a scenario; like `manifest_sets`.
     pub is_all_of_project: bool,
     /// The options that set keys.
@@ -127,6 +129,7 @@ impl ConfigLoader<'_> {
         let workspace = settings.workspace.root.unwrap_or_else(|| self.sources.cwd.clone());
         let is_trusted = self.resolve_trust(&workspace);
         self.add_project(&workspace, is_trusted);
+        self.add_manifest_sets(is_trusted);
         self.check_profile();
 
         let (table, notices) = self.merge_layers(is_trusted);
@@ -191,8 +194,10 @@ impl ConfigLoader<'_> {
             let table = self.read_set(set, from);
             self.layers.push(ConfigLayer { rank, owner, only_tightens, table });
         }
-        if !sources.manifest_sets.is_empty() {
-            self.add_manifest_sets();
+        if let Some(root) = &sources.manifest_root {
+            let set = format!("workspace.root={}", root.display());
+            let table = self.read_set(&set, SetOrigin::Manifest);
+            self.layers.push(ConfigLayer { rank, owner, only_tightens: false, table });
         }
         for option in &self.sources.options {
             self.add_layer(rank, owner, overrides::layer_from_option(option));
@@ -209,9 +214,9 @@ impl ConfigLoader<'_> {
         }
     }
 
-    /// Adds the values of a manifest, with a problem for each that loosens the user's own.
-    fn add_manifest_sets(&mut self) {
-        let own = self.read_settings(&self.merge_layers(true).0).1.values;
+    /// Adds the values of a manifest, with a problem for each that loosens those of all other layers.
+    fn add_manifest_sets(&mut self, is_trusted: bool) {
+        let own = self.read_settings(&self.merge_layers(is_trusted).0).1.values;
         for set in &self.sources.manifest_sets {
             let table = self.read_set(set, SetOrigin::Manifest);
             untrusted_layer::find_loosened(&table, "", &own, &mut |origin, key| {

@@ -93,8 +93,8 @@ pub(super) fn tighten(
     kept
 }
 
-/// Finds the keys that the layer of a manifest sets although only the user may: those in `KEYS_OF_USER`, and those whose
-/// value is less strict than the one that the user has set.
+/// Finds the keys that the layer of a manifest sets although only the user may: all that are not in `KEYS_OF_MANIFESTS`,
+/// and those whose value is less strict than the one that the user has set.
 pub(super) fn find_loosened(
     table: &ConfigTable,
     path: &str,
@@ -103,10 +103,7 @@ pub(super) fn find_loosened(
 ) {
     for (name, node) in table {
         let path = format!("{path}{name}");
-        let is_of_user =
-            KEYS_OF_USER.iter().any(|key| path == *key || path.starts_with(&format!("{key}.")));
         match (key_spec::find_key(&path), &node.value) {
-            _ if is_of_user => found(&node.key_origin, &path),
             (Some(key), value) if loosens(key, value, &path, own) => {
                 found(&node.key_origin, &path);
             }
@@ -118,26 +115,46 @@ pub(super) fn find_loosened(
     }
 }
 
-/// Keys and sections that a manifest can't set: they name files and servers outside the confinement, and prices.
-const KEYS_OF_USER: [&str; 6] =
-    ["costs.prices_file", "logging.file", "mcp", "models", "sessions.dir", "skills.folders"];
+/// Keys and sections without a stricter value that a manifest can set: the model, the context, and agents.
+const KEYS_OF_MANIFESTS: [&str; 9] = [
+    "agents",
+    "context",
+    "evaluation.confidence_threshold",
+    "evaluation.model",
+    "llm.effort",
+    "llm.fallback",
+    "llm.model",
+    "llm.options",
+    "llm.summary_model",
+];
 
 /// Keys that a manifest can't make less strict than the defaults either.
 const KEPT_DEFAULTS: [&str; 2] = ["allowed_tools", "unknown_price"];
 
-/// Returns whether a manifest's value is less strict than the one that the user has set.
+/// Returns whether a manifest's value is the user's to set, or less strict than the one that the user has set.
 fn loosens(key: &KeySpec, value: &ConfigValue, path: &str, own: &[EffectiveValue]) -> bool {
-    if [UntrustedChange::Denied, UntrustedChange::Allowed].contains(&key.untrusted) {
-        return false;
+    match key.untrusted {
+        UntrustedChange::Denied => {
+            let is_in = |section: &&str| {
+                path.strip_prefix(*section)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            return !KEYS_OF_MANIFESTS.iter().any(|section| is_in(section));
+        }
+        UntrustedChange::Allowed => return false,
+        UntrustedChange::AddItems => return !tightens(key, value, None),
+        _ => {}
     }
+    let find = |path: &str| own.iter().find(|value| value.key == path);
+    let mut bounds = TightenedValues { below: own, trusted: own }.bounds(path);
+    // An agent that only the manifest defines inherits, too.
+    bounds.extend(agents::inherited_key(path).and_then(|key| find(&key)));
     // The list of hosts matters if the network is limited to it.
-    let bound = if path == "sandbox.allowed_hosts" { "sandbox.network" } else { path };
-    let is_set = |value: &EffectiveValue| value.origin.rank > LayerRank::Default;
-    let is_kept = KEPT_DEFAULTS.contains(&key.last_part())
-        || key.untrusted == UntrustedChange::AddItems
-        || own.iter().any(|value| value.key == bound && is_set(value));
-    let bounds = TightenedValues { below: own, trusted: own }.bounds(path);
-    is_kept && bounds.iter().any(|shown| !tightens(key, value, shown.value.as_ref()))
+    let network = find("sandbox.network").filter(|_| path == "sandbox.allowed_hosts");
+    let is_set = |value: &&EffectiveValue| value.origin.rank > LayerRank::Default;
+    let is_kept = KEPT_DEFAULTS.contains(&key.last_part()) || network.is_some_and(|it| is_set(&it));
+    let bounds = bounds.into_iter().filter(|bound| is_kept || is_set(bound));
+    bounds.into_iter().any(|bound| !tightens(key, value, bound.value.as_ref()))
 }
 
 /// Returns whether a value for a key is at least as strict as another one.

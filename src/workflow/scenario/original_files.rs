@@ -12,11 +12,9 @@ use crate::workspace::{RelPath, WorkspaceRoot};
 /// The files that occur in a session, with the information about them in its journal.
 #[derive(Default)]
 pub(super) struct OriginalFiles {
-    named: BTreeSet<String>,
     /// The paths in the calls.
     paths: HashMap<CallId, String>,
-    /// The files of denied calls, and those of calls that were made: a file that the run could only not read stays out.
-    denied: BTreeSet<String>,
+    /// The files of successful calls: a file that the run could not read stays out.
     used: BTreeSet<String>,
     /// The first and the last digest of each replaced file; `None` where there was no file.
     replaced: BTreeMap<String, (Option<String>, Option<String>)>,
@@ -40,7 +38,6 @@ impl OriginalFiles {
             let arguments: Value = serde_json::from_str(call.arguments.text()).unwrap_or_default();
             let text = |key: &str| arguments[key].as_str().map(str::to_owned);
             let Some(path) = text("path").filter(|path| is_inside(path)) else { continue };
-            self.named.insert(path.clone());
             self.paths.insert(call.id.clone(), path.clone());
             if let (Some(old), Some(new)) = (text("old_str"), text("new_str")) {
                 self.edits.push(TextReplacement { path, old, new });
@@ -50,12 +47,9 @@ impl OriginalFiles {
 
     /// Adds the result of a call.
     pub(super) fn record_result(&mut self, result: &ToolResult) {
-        let Some(path) = self.paths.get(&result.call) else { return };
-        let files = match result.status {
-            ToolStatus::Denied => &mut self.denied,
-            _ => &mut self.used,
-        };
-        files.insert(path.clone());
+        if result.status == ToolStatus::Ok {
+            self.used.extend(self.paths.get(&result.call).cloned());
+        }
     }
 
     /// Adds the files that a call was approved to change.
@@ -76,9 +70,7 @@ impl OriginalFiles {
     pub(super) fn restore(&self, root: &Path) -> (BTreeMap<String, String>, Vec<String>) {
         let (mut files, mut unknown) = (BTreeMap::new(), Vec::new());
         let root = WorkspaceRoot::open(root).ok();
-        let is_hidden = |path: &&String| self.denied.contains(*path) && !self.used.contains(*path);
-        let named = self.named.iter().filter(|path| !is_hidden(path));
-        for path in named.chain(self.replaced.keys()) {
+        for path in self.used.iter().chain(self.replaced.keys()) {
             if files.contains_key(path) {
                 continue;
             }
@@ -132,10 +124,12 @@ fn is_inside(path: &str) -> bool {
     !path.is_empty() && parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
-/// Reads a file as the tools do: no link leads out of the workspace.
+/// Reads a file, unless it has become a link, or a folder around it has: that may lead to a file that the run could not
+/// read.
 fn read_file(root: Option<&WorkspaceRoot>, path: &str) -> Option<String> {
     let path = RelPath::new(path).ok().filter(|_| is_inside(path))?;
-    String::from_utf8(root?.read(&path, MAX_FILE_BYTES).ok()?).ok()
+    let root = root.filter(|root| root.real_path(&path).is_none())?;
+    String::from_utf8(root.read(&path, MAX_FILE_BYTES).ok()?).ok()
 }
 
 #[cfg(test)]

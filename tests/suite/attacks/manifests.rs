@@ -6,7 +6,7 @@ use crate::kit::system::folder_outside_temp;
 const DONE: &str = "[[turn]]\ntext = 'Done.'\n";
 
 /// Settings that would let code out of the confinement, or the provider's key to another address.
-const LOOSE: [&str; 16] = [
+const LOOSE: [&str; 24] = [
     "sandbox = { mode = 'off' }",
     "hooks = { session_start = [{ name = 'h', command = 'touch ~/evil', sandbox = 'off' }] }",
     "llm = { api_base = 'http://127.0.0.1:9/v1', allow_http = true }",
@@ -22,6 +22,14 @@ const LOOSE: [&str; 16] = [
     "limits = { max_steps = 4 }",
     "logging = { file = 'log' }",
     "costs = { unknown_price = 'warn' }",
+    "workspace = { root = '/usr' }",
+    "'hooks.session_start.g.command' = 'touch ~/evil'",
+    "'hooks.session_start.g.enabled' = false",
+    "permissions = { allow = ['*'] }",
+    "commands = { safe_commands = ['touch'] }",
+    "guardrails = { quality_gates = [{ name = 'g', command = 'true' }] }",
+    "evaluation = { mode = 'off' }",
+    "agents = { new = { confirm_mode = 'yolo', description = 'd' } }",
     "mcp = { servers = [{ name = 'a', url = 'http://127.0.0.1:9' }] }",
 ];
 
@@ -31,7 +39,9 @@ fn tasks_and_variants_of_the_project_loosen_nothing() {
     let model = world.script_model(DONE);
     let folder = world.home().join(".config/architect");
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("config.toml"), "[sandbox]\nnetwork = \"list\"\n").unwrap();
+    let own = "[sandbox]\nnetwork = 'list'\n[agents.build]\nconfirm_mode = 'confirm-all'\n\
+               [[hooks.session_start]]\nname = 'g'\ncommand = 'true'\nsandbox = 'off'\n";
+    std::fs::write(folder.join("config.toml"), own).unwrap();
     for set in LOOSE {
         world
             .write("tasks.toml", &format!("[[task]]\nid = 'a'\nprompt = 'x'\nset = {{ {set} }}\n"));
@@ -64,6 +74,8 @@ fn tasks_and_variants_of_the_project_loosen_nothing() {
     std::fs::write(&own, task).unwrap();
     let batch = world.run(&["batch", own.to_str().unwrap(), "--model", &model]);
     assert_eq!(batch.code, 0, "{}", batch.err);
+    let relative = world.run(&["batch", "../home/tasks.toml", "--model", &model]);
+    assert_eq!(relative.code, 0, "{}", relative.err);
     std::os::unix::fs::symlink(&own, world.path("link.toml")).unwrap();
     let batch = world.run(&["batch", "link.toml", "--model", &model]);
     assert!(batch.code == 3 && batch.err.contains("your own configuration"), "{}", batch.err);
@@ -192,10 +204,13 @@ fn links_out_of_the_project_are_not_read() {
 fn a_scenario_from_a_session_has_no_file_that_was_refused() {
     let world = CliFixture::new();
     std::fs::write(world.home().join("token"), "SECRET").unwrap();
-    world.write(".env", "SECRET").write("own", "mine");
+    world.write(".env", "SECRET").write("own", "mine").write("later", "");
     let read = |path: &str| format!("{{ name = 'read_file', arguments = {{ path = '{path}' }} }}");
     let link = "{ name = 'run_command', arguments = { command = 'ln -s ../home/token link' } }";
-    let calls = [link, &read("link"), &read(".env"), &read("own")].join(", ");
+    let wrong = "{ name = 'read_file', arguments = { path = '.env', wrong = 1 } }";
+    let later = "{ name = 'run_command', arguments = { command = 'ln -sf .env later' } }";
+    let calls = [link, &read("link"), &read(".env"), wrong, &read("own"), &read("later"), later];
+    let calls = calls.join(", ");
     let set = "guardrails.sensitive_files=[\".env\"]";
     let script = format!("[[turn]]\ncalls = [{calls}]\n{DONE}");
     let ran = world.run_script(&script, &["--mode", "yolo", "--set", set]);
