@@ -139,7 +139,7 @@ fn loosens(key: &KeySpec, value: &ConfigValue, path: &str, own: &[EffectiveValue
                 path.strip_prefix(*section)
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             };
-            return !KEYS_OF_MANIFESTS.iter().any(|section| is_in(section));
+            return !KEYS_OF_MANIFESTS.iter().any(is_in);
         }
         UntrustedChange::Allowed => return false,
         UntrustedChange::AddItems => return !tightens(key, value, None),
