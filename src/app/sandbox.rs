@@ -20,11 +20,11 @@ use crate::config::{self, Config, HookConfinement, LayerRank, TRUST_VARIABLE};
 use crate::exec::{
     self, CONFINEMENT_HELP, CommandSpec, Enforcement, LinkedRepositoryAccess, NetworkAccess,
     PackageCaches, ResourceLimits, SandboxLevel, SandboxMode, SandboxPolicy, SandboxRequirement,
-    Supervisor, TempOwner, UserGitConfig, VariableFilter, WriteWatch, clean_environment,
-    remove_abandoned,
+    Supervisor, TEMP_PREFIX, TempOwner, UserGitConfig, VariableFilter, WriteWatch,
+    clean_environment, new_temp_name, remove_abandoned,
 };
 use crate::policy::GuardedFiles;
-use crate::port::{lock, unique_id};
+use crate::port::lock;
 use crate::types::{hex, matches_wildcard};
 use crate::workspace::worktree::{BRANCH_PREFIX, is_isolated};
 use crate::workspace::{LinkResolver, remove_tree};
@@ -50,9 +50,6 @@ impl SandboxTemp {
     /// Chooses a folder with an unpredictable name: in the folder for temporary files or, if that is not usable, in
     /// this program's state folder.
     fn new(world: &ProcessEnv) -> Self {
-        let name = unique_id().simple().to_string();
-        // The random half of the ID; paths of sockets must be short.
-        let name = format!("architect-{}", &name[20..]);
         let usual = std::env::temp_dir();
         let writable = Access::WRITE_OK | Access::EXEC_OK;
         let is_usable = usual.is_dir() && access(&usual, writable).is_ok();
@@ -62,9 +59,9 @@ impl SandboxTemp {
         });
         let folder = own.unwrap_or(usual);
         if is_first_cleanup(&folder) {
-            remove_abandoned(&folder, "architect-");
+            remove_abandoned(&folder, TEMP_PREFIX);
         }
-        Self(folder.join(name))
+        Self(folder.join(new_temp_name()))
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use architect::app::{AppError, ProcessEnv, ResolvedModel, RunSetup, open_worktrees};
 use architect::config::{
-    Config, ConfigError, ConfigProblem, ConfigSources, LayerRank, ModelName, OptionOverride,
-    OriginSource, ProblemKind, UnknownPricePolicy, ValueOrigin, load,
+    Config, ConfigProblem, ConfigSources, LayerRank, ModelName, OptionOverride, OriginSource,
+    ProblemKind, UnknownPricePolicy, ValueOrigin, load,
 };
 use architect::types::ConfirmMode;
 use architect::view::ReportSink;
@@ -16,6 +16,7 @@ use architect::workflow::batch::{
     TaskOptions, TaskWorkspace, log_file_sinks,
 };
 use architect::workflow::with_evaluator;
+use architect::workspace::normalize_path;
 
 use super::args::SettingsArgs;
 use super::config_options::{
@@ -23,7 +24,6 @@ use super::config_options::{
     set_key,
 };
 use super::error::error_hints;
-use super::task_text::without_parents;
 
 /// Configures cells from the options of the command and the manifest.
 pub(crate) struct CellOptions<'a> {
@@ -121,7 +121,7 @@ impl CellOptions<'_> {
         let folders: Vec<PathBuf> = folders.map(|it| self.world.cwd.join(it)).chain(real).collect();
         let is_inside = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
         self.files.iter().filter(|name| !name.is_empty()).any(|name| {
-            let named = without_parents(&self.world.cwd.join(name));
+            let named = normalize_path(&self.world.cwd.join(name));
             let real = named.canonicalize().ok().filter(|file| file.is_file());
             real.is_none_or(|real| is_inside(&named) || is_inside(&real))
         })
@@ -148,13 +148,13 @@ impl CellOptions<'_> {
         }
     }
 
-    /// Checks that a manifest that the agent may have written names no folder outside the workspace, and no other agent than
-    /// the user.
-    fn check_manifest(&self, cell: &BatchCell) -> Result<(), ConfigError> {
-        if !self.may_be_written(cell) {
-            return Ok(());
-        }
+    /// Returns the problems of a manifest that the agent may have written: it can't name a folder outside the workspace, or
+    /// another agent than the user.
+    fn manifest_problems(&self, cell: &BatchCell) -> Vec<ConfigProblem> {
         let mut problems = Vec::new();
+        if !self.may_be_written(cell) {
+            return problems;
+        }
         let mut refuse = |key: &str, what: &str| {
             let source = OriginSource::Manifest(key.into());
             let origin = ValueOrigin { rank: LayerRank::Argument, source };
@@ -184,7 +184,7 @@ impl CellOptions<'_> {
                 "only a file outside the workspace can name another agent than --agent",
             );
         }
-        if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
+        problems
     }
 
     /// Returns all mistakes that can be found before a cell begins. Equally configured cells are checked once.
@@ -215,9 +215,9 @@ impl CellOptions<'_> {
 
     /// Checks the configuration of a cell, its agent, its model and its workspace.
     fn check(&self, cell: &BatchCell, problems: &mut Vec<ManifestProblem>) {
-        if let Err(error) = self.check_manifest(cell) {
-            self.add_all(cell, &error, problems);
-            return;
+        let of_manifest = self.manifest_problems(cell);
+        if !of_manifest.is_empty() {
+            return self.add_all(cell, &of_manifest, problems);
         }
         // A missing folder has already been reported.
         let folder = self.folder(cell).filter(|folder| folder.is_dir());
@@ -238,7 +238,7 @@ impl CellOptions<'_> {
         for agent in [self.agent(cell), DEFAULT_AGENT] {
             match RunSetup::check(&config, self.world, agent) {
                 Ok(()) => break,
-                Err(AppError::Config(error)) => self.add_all(cell, &error, problems),
+                Err(AppError::Config(error)) => self.add_all(cell, &error.problems, problems),
                 Err(AppError::Workspace { .. } | AppError::HomeAsWorkspace(_)) if is_missing => {
                     break;
                 }
@@ -264,7 +264,7 @@ impl CellOptions<'_> {
                 Ok(config) => return Some(config),
                 Err(error) => error,
             };
-            self.add_all(cell, &error, problems);
+            self.add_all(cell, &error.problems, problems);
             let wrong: Vec<&str> = error.problems.iter().filter_map(problem_key).collect();
             let before = sets.clone();
             for sets in [&mut sets.of_user, &mut sets.of_manifest] {
@@ -291,10 +291,14 @@ impl CellOptions<'_> {
         Ok(())
     }
 
-    fn add_all(&self, cell: &BatchCell, error: &ConfigError, problems: &mut Vec<ManifestProblem>) {
+    fn add_all(
+        &self,
+        cell: &BatchCell,
+        found: &[ConfigProblem],
+        problems: &mut Vec<ManifestProblem>,
+    ) {
         problems.extend(
-            error
-                .problems
+            found
                 .iter()
                 .map(|problem| self.problem(cell, is_of_variant(cell, problem), describe(problem))),
         );

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io::{self, IsTerminal, Read};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use architect::types::TimeSpan;
 use architect::workspace::image::{ImageError, ImageSource, is_image};
+use architect::workspace::normalize_path;
 
 use super::args::ImageArgs;
 use super::error::CliError;
@@ -107,22 +108,10 @@ fn read_file(path: &str) -> Result<String, CliError> {
     decode_text(bytes, path)
 }
 
-/// Returns an absolute path without `..`, as it is written: no link is followed.
-pub(crate) fn without_parents(path: &Path) -> PathBuf {
-    let mut named = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => drop(named.pop()),
-            part => named.push(part),
-        }
-    }
-    named
-}
-
 /// Returns whether a path in the current folder is that of a file elsewhere: a repository may contain a link to a secret.
 fn leads_out(path: &str) -> io::Result<bool> {
     let here = Path::new(".").canonicalize()?;
-    let named = without_parents(&std::path::absolute(path)?);
+    let named = normalize_path(&std::path::absolute(path)?);
     let is_named_here = named.starts_with(&here) || named.starts_with(std::path::absolute(".")?);
     Ok(is_named_here && !Path::new(path).canonicalize()?.starts_with(here))
 }

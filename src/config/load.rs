@@ -216,6 +216,10 @@ impl ConfigLoader<'_> {
 
     /// Adds the values of a manifest, with a problem for each that loosens those of all other layers.
     fn add_manifest_sets(&mut self, is_trusted: bool) {
+        // Other commands have none, and don't merge all layers for them.
+        if self.sources.manifest_sets.is_empty() {
+            return;
+        }
         let own = self.read_settings(&self.merge_layers(is_trusted).0).1.values;
         for set in &self.sources.manifest_sets {
             let table = self.read_set(set, SetOrigin::Manifest);
@@ -408,9 +412,8 @@ impl ConfigLoader<'_> {
                 let patterns = commands.get("env_include")?.value.as_list()?;
                 Some(patterns.iter().map(|pattern| (layer.owner, pattern)))
             });
-            let is_of_project = move |(owner, pattern): &(FileOwner, &ConfigNode)| {
-                let is_of_manifest = matches!(pattern.origin.source, OriginSource::Manifest(_));
-                (*owner == FileOwner::Project || is_of_manifest) == is_project
+            let is_of_project = move |(owner, _): &(FileOwner, &ConfigNode)| {
+                (*owner == FileOwner::Project) == is_project
             };
             patterns.flatten().filter(is_of_project).map(|(_, pattern)| pattern)
         };

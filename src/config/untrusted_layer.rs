@@ -146,15 +146,15 @@ fn loosens(key: &KeySpec, value: &ConfigValue, path: &str, own: &[EffectiveValue
         _ => {}
     }
     let find = |path: &str| own.iter().find(|value| value.key == path);
-    let mut bounds = TightenedValues { below: own, trusted: own }.bounds(path);
-    // An agent that only the manifest defines inherits, too.
-    bounds.extend(agents::inherited_key(path).and_then(|key| find(&key)));
+    let is_set = |value: &EffectiveValue| value.origin.rank > LayerRank::Default;
     // The list of hosts matters if the network is limited to it.
     let network = find("sandbox.network").filter(|_| path == "sandbox.allowed_hosts");
-    let is_set = |value: &&EffectiveValue| value.origin.rank > LayerRank::Default;
-    let is_kept = KEPT_DEFAULTS.contains(&key.last_part()) || network.is_some_and(|it| is_set(&it));
-    let bounds = bounds.into_iter().filter(|bound| is_kept || is_set(bound));
-    bounds.into_iter().any(|bound| !tightens(key, value, bound.value.as_ref()))
+    let is_kept = KEPT_DEFAULTS.contains(&key.last_part()) || network.is_some_and(is_set);
+    // An agent's key that is not set is inherited, also by an agent that only the manifest defines.
+    let bounds = [Some(path.to_owned()), agents::inherited_key(path)].into_iter().flatten();
+    let bounds = bounds.filter_map(|key| find(&key)).filter(|bound| is_kept || is_set(bound));
+    let mut values = bounds.filter_map(|bound| bound.value.as_ref());
+    values.any(|bound| !tightens(key, value, Some(bound)))
 }
 
 /// Returns whether a value for a key is at least as strict as another one.

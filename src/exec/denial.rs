@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 
 use super::confine::policy::{NetworkAccess, SandboxMode, SandboxPolicy};
+use crate::workspace::normalize_path;
 
 /// Messages of programs without write access. Here and below, `|` separates alternatives.
 const WRITE_MESSAGES: &str = "\
@@ -174,21 +175,6 @@ fn possible_paths<'a>(whole: &'a str, cwd: &'a Path) -> impl Iterator<Item = Pat
             let top = above.find(|folder| folder.join(".git").exists());
             normalize_path(&top.unwrap_or(cwd).join(word))
         })
-}
-
-/// Resolves `..` without looking at the file system.
-fn normalize_path(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            std::path::Component::ParentDir => {
-                plain.pop();
-            }
-            std::path::Component::CurDir => {}
-            part => plain.push(part),
-        }
-    }
-    plain
 }
 
 #[cfg(test)]

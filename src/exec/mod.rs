@@ -45,7 +45,7 @@ pub use confine::policy::{
     CopiedFile, LinkedRepositoryAccess, NetworkAccess, RedactedFile, ResourceLimits, SandboxMode,
     SandboxPolicy, SandboxRequirement, TempOwner, resolve_path, resolve_within,
 };
-pub use confine::temp_folder::remove_abandoned;
+pub use confine::temp_folder::{TEMP_PREFIX, new_temp_name, remove_abandoned};
 pub use confine::{Enforcement, SandboxGap, SandboxLevel, describe_hidden_registry};
 pub use denial::{explain_denial, sure_denials};
 pub use egress::{AllowedHosts, ConnectionRefusal, HostPattern, HostPatternError};

@@ -100,9 +100,9 @@ impl Hook for CommandHook {
             let stdout = stdout.as_deref().unwrap_or(b"[output too long]");
             let stdout = String::from_utf8_lossy(stdout);
             // A log line shows the first line.
-            let printed = [stdout.trim_end(), &text].map(str::to_owned);
-            text =
-                printed.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
+            let mut parts = vec![stdout.trim_end(), &text];
+            parts.retain(|part| !part.is_empty());
+            text = parts.join("\n");
         }
         match code {
             0 if is_edit => Ok(HookOutput::context(text)),

@@ -7,7 +7,7 @@ use super::tool::{CallPlan, ToolOutput};
 use crate::machine::{CallIntent, FileDigests};
 use crate::types::{FileAction, FileChange, pluralize};
 use crate::workspace::{
-    BatchedChange, RelPath, WorkspaceRoot, apply_changes, sha256, unified_diff,
+    BatchedChange, RelPath, WorkspaceRoot, apply_changes, common_ends, sha256, unified_diff,
 };
 
 /// The maximum size of a file to be edited, in bytes.
@@ -123,9 +123,7 @@ fn describe_change(change: &FileChange) -> String {
 fn count_changed_lines(before: Option<&[u8]>, after: Option<&[u8]>) -> (u64, u64) {
     let before: Vec<&[u8]> = split_lines(before.unwrap_or_default());
     let after: Vec<&[u8]> = split_lines(after.unwrap_or_default());
-    let start = before.iter().zip(&after).take_while(|(a, b)| a == b).count();
-    let ends = before[start..].iter().rev().zip(after[start..].iter().rev());
-    let end = ends.take_while(|(a, b)| a == b).count();
+    let (start, end) = common_ends(&before, &after);
     let (before, after) = (&before[start..before.len() - end], &after[start..after.len() - end]);
     let (removed, added) = (before.len(), after.len());
     match diff_distance(before, after) {

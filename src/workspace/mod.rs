@@ -52,8 +52,8 @@ pub(crate) use open_folder::{
     replace_entry, set_folder_mode,
 };
 pub use output_file::{FileId, open_anywhere, open_for_append, open_without_links, resolve_inside};
-pub use path::{PathError, RelPath, link_target};
+pub use path::{PathError, RelPath, link_target, normalize_path};
 pub use root::{OpenFile, WorkspaceRoot};
 pub use text::{Encoding, TextFile, is_binary};
-pub use text_diff::unified_diff;
+pub use text_diff::{common_ends, unified_diff};
 pub use text_page::{PageLimits, TextPage};

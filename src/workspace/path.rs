@@ -155,6 +155,21 @@ fn parse_escape(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     Some((char.to_string().into_bytes(), &rest[end + 1..]))
 }
 
+/// Resolves `..` without looking at the file system.
+pub fn normalize_path(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

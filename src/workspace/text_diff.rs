@@ -58,14 +58,19 @@ fn shift_header(header: &str, by: usize) -> String {
     header.split(' ').map(shift).collect::<Vec<_>>().join(" ")
 }
 
+/// Returns the numbers of equal lines at the beginning and at the end; no line counts twice.
+pub fn common_ends(old: &[&[u8]], new: &[&[u8]]) -> (usize, usize) {
+    let before = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let ends = old[before..].iter().rev().zip(new[before..].iter().rev());
+    (before, ends.take_while(|(a, b)| a == b).count())
+}
+
 /// Returns the parts of two texts without the lines that both begin and end with, except for the lines of context, and the
 /// number of lines before them.
 fn changed_part<'a>(old: &'a [u8], new: &'a [u8]) -> (&'a [u8], &'a [u8], usize) {
     let lines = |text: &'a [u8]| text.split_inclusive(|byte| *byte == b'\n').collect::<Vec<_>>();
     let (old_lines, new_lines) = (lines(old), lines(new));
-    let before = old_lines.iter().zip(&new_lines).take_while(|(a, b)| a == b).count();
-    let ends = old_lines[before..].iter().rev().zip(new_lines[before..].iter().rev());
-    let after = ends.take_while(|(a, b)| a == b).count();
+    let (before, after) = common_ends(&old_lines, &new_lines);
     let skipped = before.saturating_sub(CONTEXT_LINES);
     let bytes = |lines: &[&[u8]]| lines.iter().map(|line| line.len()).sum::<usize>();
     let begin = bytes(&old_lines[..skipped]);

@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 
 use super::policy::{SandboxPolicy, TempOwner};
 use crate::exec::protected::snapshot::remove_entry;
-use crate::port::lock;
+use crate::port::{lock, unique_id};
 use crate::workspace::remove_tree;
 
 /// Creates the folder, if the supervisors own it.
@@ -49,6 +49,15 @@ fn lock_folder(folder: &Path) {
 
 /// The minimum age of an abandoned folder that is removed.
 const MIN_AGE: Duration = Duration::from_secs(3_600);
+
+/// The prefix of the names of folders for temporary files.
+pub const TEMP_PREFIX: &str = "architect-";
+
+/// Returns an unpredictable name for a folder for temporary files, with which it is removed later if it is abandoned.
+pub fn new_temp_name() -> String {
+    // The random half of the ID; paths of sockets must be short.
+    format!("{TEMP_PREFIX}{}", &unique_id().simple().to_string()[20..])
+}
 
 /// Removes old folders with this prefix that are not locked by any process: their engines and supervisors were killed
 /// together.

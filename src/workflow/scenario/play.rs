@@ -20,10 +20,11 @@ use crate::app::{
     RunRequest, RunSetup, SessionTarget, SubagentClock, open_store,
 };
 use crate::config::{ConfigSources, OptionOverride, load};
+use crate::exec::new_temp_name;
 use crate::journal::{JournalError, SessionId};
 use crate::machine::{Deadline, StopReason};
 use crate::policy::{ConfirmationAnswer, ConfirmationRequest, Confirmer};
-use crate::port::{Clock, EffectContext, unique_id};
+use crate::port::{Clock, EffectContext};
 use crate::runner::{DriverInput, Executor, InlineExecutor, Ports, SystemClock, ThreadExecutor};
 use crate::types::TimeSpan;
 use crate::view::{CostSource, Reporter, RunResult};
@@ -50,9 +51,9 @@ const MAX_PARALLEL_TOOLS: u32 = 4;
 pub(super) fn play(scenario: &Scenario, world: &ProcessEnv) -> Result<RecordedRun, AppError> {
     let failed =
         |error: io::Error| AppError::system_error("make the workspace of the scenario", &error);
-    // With a name like that of a run's temporary files, a later run removes it if this process is killed.
-    let name = format!("architect-{}", &unique_id().simple().to_string()[20..]);
-    let folder = tempfile::Builder::new().prefix(&name).rand_bytes(0).tempdir().map_err(failed)?;
+    // A later run removes it if this process is killed.
+    let folder = tempfile::Builder::new().prefix(&new_temp_name()).rand_bytes(0).tempdir();
+    let folder = folder.map_err(failed)?;
     create_files(scenario, &folder).map_err(failed)?;
     let setup = build_setup(scenario, &folder, world)?;
     let workspace = setup.config.workspace.clone();

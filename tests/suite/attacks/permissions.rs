@@ -384,6 +384,24 @@ const WRITES: &[&str] = &[
     "tar -cf t.tar keys && rm -rf keys; tar -xf t.tar; echo evil > keys/prod.pem",
 ];
 
+/// Returns a workspace whose guarded files are kept from commands; `None`, with a note, if commands can't be confined.
+#[cfg(target_os = "linux")]
+fn guarded_world(workspace: &Path, settings: ToolSettings) -> Option<ToolFixture> {
+    let root = architect::workspace::WorkspaceRoot::open(workspace).unwrap();
+    let files = settings.guardrails.guarded_files(&root, &settings.rules);
+    let world = ToolFixture::with(settings, |policy: &mut SandboxPolicy| {
+        policy.mode = SandboxMode::WorkspaceWrite;
+        policy.workspace = workspace.into();
+        policy.protected = files.protected;
+        policy.hidden = files.sensitive;
+    });
+    let is_confined = world.supervisor.enforcement().unwrap().level == SandboxLevel::Namespaces;
+    if !is_confined {
+        eprintln!("skipped: commands can't be confined here");
+    }
+    is_confined.then_some(world)
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_denied_file_is_kept_from_commands() {
@@ -395,23 +413,9 @@ fn a_denied_file_is_kept_from_commands() {
             fs::write(workspace.join("keys/prod.pem"), "good\n").unwrap();
             fs::write(workspace.join("evil"), "evil\n").unwrap();
             let rules = permission_rules(&[deny], &[], &["run_command"]).unwrap();
-            let settings = ToolSettings {
-                mode: ConfirmMode::Yolo,
-                rules: rules.clone(),
-                ..ToolSettings::default()
-            };
-            let root = architect::workspace::WorkspaceRoot::open(&workspace).unwrap();
-            let files = settings.guardrails.guarded_files(&root, &rules);
-            let world = ToolFixture::with(settings, |policy: &mut SandboxPolicy| {
-                policy.mode = SandboxMode::WorkspaceWrite;
-                policy.workspace = workspace.clone();
-                policy.protected = files.protected;
-                policy.hidden = files.sensitive;
-            });
-            if world.supervisor.enforcement().unwrap().level != SandboxLevel::Namespaces {
-                eprintln!("skipped: commands can't be confined here");
-                return;
-            }
+            let settings =
+                ToolSettings { mode: ConfirmMode::Yolo, rules, ..ToolSettings::default() };
+            let Some(world) = guarded_world(&workspace, settings) else { return };
             world.registry_call(line);
             // A rule with `read_file` hides the file, too; outside of the sandbox it is unchanged.
             let now = fs::read_to_string(workspace.join("keys/prod.pem")).unwrap_or_default();
@@ -465,25 +469,11 @@ fn a_guarded_file_in_a_repository_is_kept_from_commands() {
         fs::write(workspace.join("script"), script).unwrap();
         let only = |this: &str| if this == *kind { vec![*pattern] } else { Vec::new() };
         let rules = permission_rules(&only("deny"), &[], &["run_command"]).unwrap();
-        let mut settings = ToolSettings {
-            mode: ConfirmMode::Yolo,
-            rules: rules.clone(),
-            ..ToolSettings::default()
-        };
+        let mut settings =
+            ToolSettings { mode: ConfirmMode::Yolo, rules, ..ToolSettings::default() };
         settings.guardrails.sensitive = FilePatterns::parse(&only("sensitive")).unwrap();
         settings.guardrails.protected = FilePatterns::parse(&only("protected")).unwrap();
-        let root = architect::workspace::WorkspaceRoot::open(&workspace).unwrap();
-        let files = settings.guardrails.guarded_files(&root, &rules);
-        let world = ToolFixture::with(settings, |policy: &mut SandboxPolicy| {
-            policy.mode = SandboxMode::WorkspaceWrite;
-            policy.workspace = workspace.clone();
-            policy.protected = files.protected;
-            policy.hidden = files.sensitive;
-        });
-        if world.supervisor.enforcement().unwrap().level != SandboxLevel::Namespaces {
-            eprintln!("skipped: commands can't be confined here");
-            return;
-        }
+        let Some(world) = guarded_world(&workspace, settings) else { return };
         let shown = world.registry_call("sh script");
         let read = |name: &str| fs::read_to_string(workspace.join(name)).unwrap();
         let is_changed =
